@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_fs::logs;
 use forebay_fs::{
     CollectorWait, Expected, FsConfig, Introduction, LimitChange, LogConfig, Opening, Stopped,
     Takeover, Volume,
@@ -14,6 +13,7 @@ use forebay_fs::{
 use forebay_nfs::rpcbind::Registration;
 use forebay_nfs::{Export, ExportControl, Limits, Server, ServerConfig, TlsControl, View};
 use forebay_object::{CountingStore, CredentialSource, Needs, Store};
+use forebay_salvage::logs;
 use forebay_types::VolumeId;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;

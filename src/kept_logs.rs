@@ -1,6 +1,6 @@
 //! `forebay log`: the content of the logs in `data_dir` that is not in the bucket.
 //!
-//! [`forebay_fs::logs`] interprets the records; this formats them as text and JSON.
+//! [`forebay_salvage::logs`] interprets the records; this formats them as text and JSON.
 
 mod json;
 mod text;
@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_fs::Expected;
-use forebay_fs::logs::{self, Base, Label, Logs, Salvage};
 use forebay_object::Needs;
+use forebay_salvage::logs::{self, Base, Label, Logs, Salvage};
 use forebay_seal::DataKeys;
 use forebay_types::Lsn;
 
@@ -69,7 +69,7 @@ pub async fn run(
     request: &LogRequest,
     output: &mut impl Write,
 ) -> Result<io::Result<()>, String> {
-    let failed = |error: forebay_fs::logs::LogsError| error.to_string();
+    let failed = |error: forebay_salvage::logs::LogsError| error.to_string();
     let open =
         |keys| Logs::open_with(&config.data_dir, keys, config.seal_log.is_on()).map_err(failed);
     let mut logs = open(None)?;
@@ -200,7 +200,7 @@ fn write_manifests(salvaged: &Salvage, to: &Path) -> io::Result<()> {
 }
 
 fn forget(logs: &Logs, label: &Label, force: bool) -> Result<String, String> {
-    let failed = |error: forebay_fs::logs::LogsError| error.to_string();
+    let failed = |error: forebay_salvage::logs::LogsError| error.to_string();
     let info = logs.info(label).map_err(failed)?;
     let salvaged = logs.salvaged_to(label);
     let bytes = logs.forget(label, force).map_err(failed)?;

@@ -1,6 +1,6 @@
 //! `forebay salvage`: writes the content of the packs as files, for a volume whose metadata are lost.
 //!
-//! [`forebay_fsck`] reads the packs; this opens the store, shows the progress, and lists the data that could not be
+//! [`forebay_salvage`] reads the packs; this opens the store, shows the progress, and lists the data that could not be
 //! salvaged.
 
 use std::fmt::Write as _;
@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use bytesize::ByteSize;
 use forebay_fs::Expected;
-use forebay_fsck::{Progress, Salvage, SalvageError, SalvageObserver, Salvaged, Unsalvaged};
+use forebay_fsck::Progress;
+use forebay_salvage::packs::{Salvage, SalvageError, SalvageObserver, Salvaged, Unsalvaged};
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -127,7 +128,7 @@ pub async fn run(
         expected,
     };
     let begun = Instant::now();
-    let outcome = forebay_fsck::salvage(place, &request.to, progress, &mut list).await;
+    let outcome = forebay_salvage::packs::salvage(place, &request.to, progress, &mut list).await;
     if let Some(bar) = bar {
         bar.abort();
         bar::clear();
@@ -197,7 +198,7 @@ fn write_manifest(to: &Path, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_fsck::LostRange;
+    use forebay_salvage::packs::LostRange;
     use forebay_types::{Inode, PackId};
 
     #[test]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytesize::ByteSize;
-use forebay_fs::logs::Claim;
 use forebay_fsck::{Losses, Observer, Progress, RepairOptions, Repaired, Step};
 use forebay_meta::VolumeDescriptor;
 use forebay_object::Store;
+use forebay_salvage::logs::Claim;
 use forebay_types::Epoch;
 use serde_json::{Value, json};
 

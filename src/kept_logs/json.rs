@@ -1,6 +1,8 @@
 //! Logs as JSON. Names and paths are text; bytes that are not UTF-8 are replaced.
 
-use forebay_fs::logs::{Ending, Event, Gap, LogInfo, Logs, NameEvent, Salvage, SalvagedFile, What};
+use forebay_salvage::logs::{
+    Ending, Event, Gap, LogInfo, Logs, NameEvent, Salvage, SalvagedFile, What,
+};
 use serde_json::{Value, json};
 
 use super::text;

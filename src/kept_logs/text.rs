@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytesize::ByteSize;
-use forebay_fs::logs::{Content, Event, Label, LogInfo, Logs, Salvage, SalvagedFile, What};
+use forebay_salvage::logs::{Content, Event, Label, LogInfo, Logs, Salvage, SalvagedFile, What};
 
 use super::MANIFEST_TEXT;
 

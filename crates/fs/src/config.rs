@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_meta::volume::keys::Expected;
+use forebay_reduction::dedup::Dedup;
 use forebay_types::BLOCK_SIZE;
 
 use crate::Compression;
-use crate::core::NODE_BYTES;
-use crate::dedup::Dedup;
 use crate::opening::Opening;
+use crate::state::NODE_BYTES;
 
 /// Bytes for unpublished names and attributes, at most: enough for a checkpoint of a few tens of thousands of files.
 const MOST_FOR_NAMES: u64 = 64 << 20;

@@ -4,6 +4,9 @@ use forebay_meta::record::{Content, Device, InodeRecord, Kind, Timestamp};
 use forebay_types::Inode;
 use forebay_vfs as vfs;
 
+/// Cookie of the first name that is made in a directory; those of `.` and `..` come before it.
+pub(crate) const FIRST_COOKIE: u64 = 3;
+
 pub(crate) fn timestamp(time: Timestamp) -> vfs::Timestamp {
     vfs::Timestamp {
         seconds: time.seconds,
@@ -49,7 +52,7 @@ pub(crate) fn content(node: vfs::NewNode<'_>, parent: Inode) -> Content {
     match node {
         vfs::NewNode::Directory => Content::Directory(forebay_meta::record::Directory {
             parent,
-            next_cookie: crate::names::FIRST_COOKIE,
+            next_cookie: FIRST_COOKIE,
             entries: 0,
         }),
         vfs::NewNode::Symlink(target) => Content::Symlink {

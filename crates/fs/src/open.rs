@@ -6,14 +6,13 @@ mod format;
 mod held;
 mod hold;
 
-use std::fs;
-use std::io;
-use std::mem;
 use std::path::Path;
-use std::process;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::{fs, io, mem, process};
 
+use forebay_environment::state_file::{self, LocalState};
+use forebay_environment::{Environment, LocalFolder, Randomness, draw};
 use forebay_meta::record::VolumeState;
 use forebay_meta::volume::VolumeError;
 use forebay_meta::volume::holder::Holder;
@@ -21,21 +20,15 @@ use forebay_meta::volume::keys::VolumeKeys;
 use forebay_meta::{Batch, Catalog, Key, MetaStore, NamesInMemory, Overlay, VolumeDescriptor};
 use forebay_object::Store;
 use forebay_pack::PackKeys;
+use forebay_pack_store::{DiskCache, PackStore};
+use forebay_quota::{Accounts, Amount};
 use forebay_types::{Epoch, VolumeId};
 use forebay_vfs::Verifier;
 use forebay_wal::{LogKeys, Options, Tail, WriterEnd};
 
-use crate::checkpoint::Checkpoints;
 use crate::config::{FsConfig, LogConfig};
-use crate::core::{Core, Parts};
-use crate::disk_cache::DiskCache;
-use crate::environment::{Environment, Randomness, draw};
-use crate::fetch::PackStore;
-use crate::journal::Journal;
-use crate::local::{self, LocalState};
-use crate::local_folder::LocalFolder;
-use crate::numbers;
-use crate::quota::{Accounts, Amount};
+use crate::rooms::{Foundation, Rooms};
+use crate::state::{Journal, LEASE};
 
 pub use error::OpenError;
 use folder::{Local, Outlook};
@@ -51,7 +44,7 @@ const LOST_WITHOUT_LEASE: u64 = 1 << 40;
 
 /// What opening a volume gives.
 pub(crate) struct Opened {
-    pub(crate) core: Arc<Core>,
+    pub(crate) rooms: Rooms,
     pub(crate) volume: VolumeId,
     /// What front ends authenticate handles with.
     pub(crate) handle_key: [u8; 32],
@@ -71,7 +64,7 @@ pub(crate) async fn open(
     opening.begin("reading the volume's descriptor and keys from the bucket");
     let descriptor = match VolumeDescriptor::load(&store.store, &store.root).await {
         Err(VolumeError::NotFormatted { .. })
-            if let Some(state) = local::load(&*environment.local)? =>
+            if let Some(state) = state_file::load(&*environment.local)? =>
         {
             return Err(OpenError::Gone {
                 url: store.url.clone(),
@@ -191,7 +184,7 @@ pub(crate) async fn open(
         // What was answered UNSTABLE and is not in the bucket is not here either.
         state.verifier = new_verifier();
     }
-    local::store(&*local.folder, &state)?;
+    state_file::store(&*local.folder, &state)?;
     let limit = Amount {
         bytes: config.volume_limit,
         files: config.inode_limit,
@@ -214,7 +207,7 @@ pub(crate) async fn open(
         epoch,
         gateway: state.gateway,
         next_inode: bucket.next_inode.saturating_add(left_out),
-        inode_lease: Some(numbers::LEASE),
+        inode_lease: Some(LEASE),
         charged_bytes: Some(accounts.volume().used().bytes),
         ..bucket
     };
@@ -236,7 +229,7 @@ pub(crate) async fn open(
     }
     if damaged {
         // Before the log is put in order, after which a crash would find no damage any more.
-        local::store(&*local.folder, &state)?;
+        state_file::store(&*local.folder, &state)?;
     }
 
     let packs = PackStore::new(
@@ -250,21 +243,24 @@ pub(crate) async fn open(
     .with_put_options(store.data_options.clone())
     .with_disk_cache(open_disk_cache(&*local.folder, &config, &environment.random).await);
     let (log, seal_log) = (config.log, config.seal_log);
-    let core = Arc::new(Core::new(Parts {
+    let rooms = Rooms::new(Foundation {
+        config,
         environment,
+        store,
         catalog,
         packs,
-        checkpoints: Checkpoints::new(taken, store, &config),
         accounts,
-        next_inode: taken.next_inode,
+        taken,
         verifier: state.verifier,
-        start: taken.published,
-        config,
-    }));
+    });
     opening.begin("replaying the log");
-    crate::replay::replay(&core, &mut recovery, &opening).await?;
+    crate::replay::replay(&rooms, &mut recovery, &opening).await?;
     opening.begin("reading quotas, and beginning a new log segment");
-    core.accounts.read_limits(&core.catalog).await?;
+    rooms
+        .state
+        .accounts
+        .read_limits(&rooms.state.catalog)
+        .await?;
     let journal = match log {
         LogConfig::Disk { limit, segment } => {
             let options = Options {
@@ -279,28 +275,32 @@ pub(crate) async fn open(
         LogConfig::None => {
             // What an earlier run with a log left there: to the bucket with it, and out of the way,
             // since its LSNs are used again from here on.
-            core.publish_open()
+            rooms
+                .publisher
+                .publish_open()
                 .await
-                .map_err(|_| crate::replay::stopped(&core))?;
+                .map_err(|_| crate::replay::stopped(&rooms.state))?;
             drop(recovery);
-            let now = core.now();
-            local.let_go_of_published_log(&core.checkpoints.state(), descriptor.volume, now)?;
+            let now = rooms.state.now();
+            let published = rooms.publisher.progress().state();
+            local.let_go_of_published_log(&published, descriptor.volume, now)?;
             Journal::Memory {
-                next: AtomicU64::new(core.position().0),
+                next: AtomicU64::new(rooms.state.position().0),
                 _folder: local.storage,
             }
         }
     };
-    core.begin(journal);
-    core.recycle(core.checkpoints.published());
+    rooms.state.begin(journal);
+    let progress = rooms.publisher.progress();
+    rooms.state.recycle(progress.published(), &progress.state());
 
     state.epoch = epoch;
     state.boot = local.folder.boot_id();
     state.clean = false;
     state.log_end = None;
-    local::store(&*local.folder, &state)?;
+    state_file::store(&*local.folder, &state)?;
     Ok(Opened {
-        core,
+        rooms,
         volume: descriptor.volume,
         handle_key: blake3::derive_key("forebay 2026 NFS file handles", keys.secret()),
         state,

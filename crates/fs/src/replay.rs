@@ -6,33 +6,38 @@
 
 use std::sync::Arc;
 
+use forebay_meta::log_record::{DataHeader, decode_truncate};
 use forebay_meta::record::InodeRecord;
 use forebay_meta::{Batch, Entry, Key, Record as _};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::Error;
 use forebay_wal::{Record, RecordKind, Recovery};
 
-use crate::change::{DataHeader, decode_truncate};
-use crate::core::{Core, Stopped};
-use crate::node::Node;
 use crate::open::error::OpenError;
 use crate::opening::Opening;
+use crate::rooms::Rooms;
+use crate::state::{Node, State, Stopped};
 
 /// Bytes of the log after which it is noted how far the replay is.
 const SHOWN_EVERY: u64 = 1 << 20;
 
 /// Replays the log and gives the number of records.
 pub(crate) async fn replay(
-    core: &Arc<Core>,
+    rooms: &Rooms,
     recovery: &mut Recovery,
     opening: &Opening,
 ) -> Result<u64, OpenError> {
     let mut records = 0;
-    let (from, until) = (core.position(), recovery.end());
+    let state = &*rooms.state;
+    let (from, until) = (state.position(), recovery.end());
     let mut shown = from;
     while let Some(record) = recovery.next()? {
-        if !core.make_room(record.payload.len() as u64 + (256 << 10)) || core.overlay_is_full() {
-            core.publish_open().await.map_err(|_| stopped(core))?;
+        let room = state
+            .memory
+            .make_room(record.payload.len() as u64 + (256 << 10));
+        if !room || state.overlay_is_full() {
+            let published = rooms.publisher.publish_open().await;
+            published.map_err(|_| stopped(state))?;
         }
         if record.lsn.0 >= shown.0 + SHOWN_EVERY {
             shown = record.lsn;
@@ -43,10 +48,10 @@ pub(crate) async fn replay(
         let failed = |why: String| OpenError::Replay {
             lsn: record.lsn,
             why,
-            published: core.checkpoints.published(),
+            published: rooms.publisher.progress().published(),
         };
-        apply(core, &record).await.map_err(failed)?;
-        core.replayed(record.end);
+        apply(state, &record).await.map_err(failed)?;
+        state.replayed(record.end);
         records += 1;
     }
     if records > 0 {
@@ -58,32 +63,32 @@ pub(crate) async fn replay(
     Ok(records)
 }
 
-pub(crate) fn stopped(core: &Core) -> OpenError {
-    let why = core.is_stopped();
+pub(crate) fn stopped(state: &State) -> OpenError {
+    let why = state.signals.is_stopped();
     why.unwrap_or_else(|| Stopped::Failed("the bucket cannot be written".into()))
         .into()
 }
 
-async fn apply(core: &Core, record: &Record<'_>) -> Result<(), String> {
+async fn apply(volume: &State, record: &Record<'_>) -> Result<(), String> {
     match record.kind {
         RecordKind::Data => {
             let (header, data) = DataHeader::decode(record.payload)
                 .ok_or("it is cut off, or writes beyond the largest file")?;
-            let node = known(core, header.inode).await?;
+            let node = known(volume, header.inode).await?;
             let mut state = node.lock();
-            let open = core.gate.read();
-            open.touch(&node, &mut state);
-            header.apply(&mut state, data, 0, open.id);
+            let open = volume.checkpoint_lock.read();
+            open.begin_change(&node, &mut state);
+            state.apply_write(&header, data, 0, open.id);
             state.last_lsn = record.end;
             state.settle(None);
             Ok(())
         }
         RecordKind::Truncate => {
             let (inode, new) = decode_truncate(record.payload).ok_or("it is no truncate")?;
-            let node = known(core, inode).await?;
+            let node = known(volume, inode).await?;
             let mut state = node.lock();
-            let open = core.gate.read();
-            open.touch(&node, &mut state);
+            let open = volume.checkpoint_lock.read();
+            open.begin_change(&node, &mut state);
             if new.size < state.record.size {
                 state.cut(new.size, open.id);
             }
@@ -94,67 +99,68 @@ async fn apply(core: &Core, record: &Record<'_>) -> Result<(), String> {
         }
         RecordKind::Metadata => {
             let batch = Batch::decode(record.payload).map_err(|error| error.to_string())?;
-            apply_batch(core, &batch, record.end).await
+            apply_batch(volume, &batch, record.end).await
         }
         // Marks say how far a checkpoint came; the bucket knows better.
         RecordKind::Checkpoint => Ok(()),
     }
 }
 
-async fn apply_batch(core: &Core, batch: &Batch, end: Lsn) -> Result<(), String> {
+async fn apply_batch(volume: &State, batch: &Batch, end: Lsn) -> Result<(), String> {
     let mut names = Batch::new();
     for (key, entry) in batch.changes() {
         let decoded = Key::decode(key).map_err(|error| error.to_string())?;
         match (decoded, entry) {
             (Key::Inode(inode), Entry::Value(value)) => {
                 let record = InodeRecord::decode(key, value).map_err(|error| error.to_string())?;
-                set_record(core, inode, record, end).await?;
+                set_record(volume, inode, record, end).await?;
             }
             (Key::Inode(inode), Entry::Deleted) => {
-                let node = known(core, inode).await?;
+                let node = known(volume, inode).await?;
                 let mut state = node.lock();
-                let open = core.gate.read();
-                open.touch(&node, &mut state);
-                core.bury(&mut state, open.id, end);
+                let open = volume.checkpoint_lock.read();
+                open.begin_change(&node, &mut state);
+                volume.delete_content(&mut state, open.id, end);
             }
             (_, Entry::Value(value)) => names.put_encoded(key.clone(), value.clone()),
             (_, Entry::Deleted) => names.delete_encoded(key.clone()),
         }
     }
-    core.catalog.apply(&names);
+    volume.catalog.apply(&names);
     Ok(())
 }
 
 async fn set_record(
-    core: &Core,
+    volume: &State,
     inode: Inode,
     record: InodeRecord,
     end: Lsn,
 ) -> Result<(), String> {
-    core.numbers.seen(inode);
-    match core.node(inode).await {
+    volume.numbers.seen(inode);
+    match volume.node(inode).await {
         Ok(node) => {
             let mut state = node.lock();
-            let open = core.gate.read();
-            open.touch(&node, &mut state);
-            core.set_tree(&mut state, record.tree);
+            let open = volume.checkpoint_lock.read();
+            open.begin_change(&node, &mut state);
+            volume.set_tree(&mut state, record.tree);
             // Which block maps count and how many bytes they hold is known by the bucket, not by the log.
             state.record = record.with_maps_of(&state.record);
             state.last_lsn = end;
             Ok(())
         }
         Err(Error::Stale) => {
-            let charge = core.accounts.new_charge(&record);
-            let node = Node::new(inode, record, false, core.cache.clone(), charge);
-            core.enter_created(&node, &core.gate.read(), end, None);
+            let charge = volume.accounts.new_charge(&record);
+            let node = Node::new(inode, record, false, volume.memory.cache.clone(), charge);
+            volume.enter_created(&node, &volume.checkpoint_lock.read(), end, None);
             Ok(())
         }
         Err(error) => Err(format!("inode {inode}: {error}")),
     }
 }
 
-async fn known(core: &Core, inode: Inode) -> Result<Arc<Node>, String> {
-    core.node(inode)
+async fn known(volume: &State, inode: Inode) -> Result<Arc<Node>, String> {
+    volume
+        .node(inode)
         .await
         .map_err(|error| format!("inode {inode}: {error}"))
 }

@@ -2,25 +2,15 @@
 
 use std::time::Duration;
 
+use forebay_pack_store::{DiskCache, DiskCacheStatus};
+use forebay_reduction::dedup::DedupStatus;
 use forebay_types::{CheckpointId, Epoch, Lsn, VolumeId};
 
 use crate::CompressionStatus;
-use crate::checkpoint::CollectorStatus;
-use crate::core::{Core, Stopped};
-use crate::dedup::DedupStatus;
-use crate::disk_cache::{DiskCache, DiskCacheStatus};
-
-/// What is done about the last closed checkpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stage {
-    /// It is published.
-    #[default]
-    Idle,
-    /// Its packs are on their way to the bucket.
-    Uploading,
-    /// Its metadata are on their way to the bucket.
-    Publishing,
-}
+use crate::collector::CollectorStatus;
+use crate::publisher::Stage;
+use crate::rooms::Rooms;
+use crate::state::{State, Stopped};
 
 /// State of a volume at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,41 +79,45 @@ pub struct Status {
 }
 
 impl Status {
-    pub(crate) fn of(core: &Core, volume: VolumeId) -> Status {
-        let published = core.checkpoints.published();
+    pub(crate) fn of(rooms: &Rooms, volume: VolumeId) -> Status {
+        let (state, progress) = (&*rooms.state, rooms.publisher.progress());
+        let published = progress.published();
         // A guard made within the expression below would be held to its end, and `oldest_unpublished` asks for
         // another one: never granted while a checkpoint waits between the two to close.
-        let checkpoint = core.gate.read().id;
+        let checkpoint = state.checkpoint_lock.read().id;
         Status {
             volume,
-            epoch: core.checkpoints.state().epoch,
+            epoch: progress.state().epoch,
             checkpoint,
-            stage: core.checkpoints.stage(),
-            uploads: core.checkpoints.uploads(),
+            stage: progress.stage(),
+            uploads: progress.uploads(),
             published,
-            end: core.position(),
-            durable: core.log().map_or(published, |log| log.durable_lsn()),
-            oldest_unpublished: core.oldest_unpublished().map(|since| since.elapsed()),
-            dirty_bytes: core.cache.dirty_bytes(),
-            admitted_bytes: core.admitted_bytes(),
-            memory_bytes: core.cache.allocated_bytes(),
-            leased_bytes: core.cache.leased_bytes(),
-            memory_limit: core.cache.limit_bytes(),
-            names_bytes: core.unpublished_names_bytes(),
-            names_limit: core.config.overlay_limit,
-            log: core.log().map(|log| (log.used_bytes(), log.limit_bytes())),
-            compression: core.checkpoints.compressing.status(),
-            disk_cache: core.packs.disk.as_ref().map(DiskCache::status),
-            damaged_frames: core.damages.lost(),
-            dedup: core.sharing.status(),
-            used_bytes: core.checkpoints.state().used_bytes,
-            collector: core.collector_status(),
-            inodes: core.accounts.volume().used().files,
-            nodes: core.nodes.len(),
-            store_trouble: core.checkpoints.store_trouble(),
-            gone: (core.checkpoints.proof.gone()).map(|gone| (gone.what, gone.since.elapsed())),
-            log_trouble: log_trouble(core),
-            stopped: core.is_stopped(),
+            end: state.position(),
+            durable: state.log().map_or(published, |log| log.durable_lsn()),
+            oldest_unpublished: state.oldest_unpublished().map(|since| since.elapsed()),
+            dirty_bytes: state.memory.cache.dirty_bytes(),
+            admitted_bytes: state.memory.admitted_bytes(),
+            memory_bytes: state.memory.cache.allocated_bytes(),
+            leased_bytes: state.memory.cache.leased_bytes(),
+            memory_limit: state.memory.cache.limit_bytes(),
+            names_bytes: state.unpublished_names_bytes(),
+            names_limit: state.config.overlay_limit,
+            log: state.log().map(|log| (log.used_bytes(), log.limit_bytes())),
+            compression: rooms.publisher.compression_status(),
+            disk_cache: rooms.packs.disk().map(DiskCache::status),
+            damaged_frames: rooms.damages.lost(),
+            dedup: rooms.sharing.status(),
+            used_bytes: progress.state().used_bytes,
+            collector: rooms.collector.current_status(),
+            inodes: state.accounts.volume().used().files,
+            nodes: state.nodes.len(),
+            store_trouble: state.trouble.current(),
+            gone: state
+                .trouble
+                .gone()
+                .map(|gone| (gone.what, gone.since.elapsed())),
+            log_trouble: log_trouble(state),
+            stopped: state.signals.is_stopped(),
         }
     }
 
@@ -138,9 +132,9 @@ impl Status {
     }
 }
 
-fn log_trouble(core: &Core) -> Option<(String, Option<Duration>)> {
-    if let Some((why, since)) = core.log_health.trouble() {
+fn log_trouble(state: &State) -> Option<(String, Option<Duration>)> {
+    if let Some((why, since)) = state.log_health.trouble() {
         return Some((why, Some(since)));
     }
-    core.log()?.shortage().map(|why| (why, None))
+    state.log()?.shortage().map(|why| (why, None))
 }

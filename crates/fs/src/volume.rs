@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use forebay_environment::Environment;
+use forebay_environment::state_file::{self, LocalState};
 use forebay_object::Store;
 use forebay_types::{Epoch, Inode, Lsn, VolumeId};
 use forebay_vfs::{
@@ -13,17 +15,18 @@ use forebay_vfs::{
     WriteReply,
 };
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::checkpoint::{CollectRefusal, CollectorStatus};
-use crate::core::{Core, FlushError, Stopped};
-use crate::durability::{CommitMode, Recorded};
-use crate::environment::Environment;
-use crate::local::{self, LocalState};
+use crate::collector::{CollectRefusal, CollectorStatus};
+use crate::files::Files;
+use crate::files::durability::{CommitMode, Recorded};
+use crate::files::quota::{LimitChange, Quota, QuotaError};
 use crate::open::{self, Hold, OpenError};
-use crate::quota::{LimitChange, Quota, QuotaError};
+use crate::publisher::FlushError;
+use crate::rooms::Rooms;
 use crate::scrub::{ScrubRefusal, ScrubStatus};
+use crate::state::Stopped;
+use crate::tasks::{Engine, Tasks};
 use crate::{Compression, Expected, FsConfig, Holder, Status};
 
 /// How long closing waits for the metadata store at least, beyond the limit for publishing.
@@ -35,7 +38,9 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 /// replayed at the next opening. [`Volume::close`] is the orderly way.
 #[derive(Clone)]
 pub struct Volume {
-    core: Arc<Core>,
+    /// What operations need; a field of [`Rooms`], without the way over it.
+    files: Arc<Files>,
+    rooms: Arc<Rooms>,
     commit: CommitMode,
     /// Of what is written through this one.
     compression: Compression,
@@ -47,7 +52,7 @@ struct Shared {
     handle_key: [u8; 32],
     state: Arc<Mutex<LocalState>>,
     hold: Hold,
-    publisher: Mutex<Option<JoinHandle<()>>>,
+    tasks: Tasks,
 }
 
 /// How a volume was closed.
@@ -143,47 +148,28 @@ impl Volume {
 
     /// Starts the tasks of a volume that was opened.
     fn begin(opened: open::Opened) -> Volume {
-        let core = opened.core;
+        Volume::begin_with(opened, |engine| engine)
+    }
+
+    /// The same with what `change` makes of each engine.
+    fn begin_with(opened: open::Opened, change: impl Fn(Engine) -> Engine) -> Volume {
+        let rooms = opened.rooms;
         let state = Arc::new(Mutex::new(opened.state));
-        let watch = core.clone().watch_log(state.clone());
-        let publish = core.clone().publish_forever();
-        let leave = core.clone().leave_forever();
-        let spread = core.clone().spread_forever();
-        let collect = core.clone().collect_forever();
-        let scrub = core.clone().scrub_forever();
-        let heal = core.clone().heal_forever();
-        let free = core.clone().free_unused_forever();
-        let learn = core.clone().learn_frames();
-        let publisher = tokio::spawn(async move {
-            // It ends, and the others go on.
-            let learn = async {
-                learn.await;
-                std::future::pending().await
-            };
-            // None of them ends before the volume does; in the same order each time, so that a simulation can be repeated.
-            tokio::select! {
-                biased;
-                () = publish => {}
-                () = learn => {}
-                () = leave => {}
-                () = watch => {}
-                () = spread => {}
-                () = collect => {}
-                () = scrub => {}
-                () = heal => {}
-                () = free => {}
-            }
-        });
+        let tasks = Tasks::new(rooms.state.signals.clone());
+        for engine in rooms.engines(&state) {
+            tasks.start(change(engine));
+        }
         Volume {
-            compression: core.config.compression,
-            core,
+            compression: rooms.state.config.compression,
+            files: rooms.files.clone(),
+            rooms: Arc::new(rooms),
             commit: CommitMode::default(),
             shared: Arc::new(Shared {
                 volume: opened.volume,
                 handle_key: opened.handle_key,
                 state,
                 hold: opened.hold,
-                publisher: Mutex::new(Some(publisher)),
+                tasks,
             }),
         }
     }
@@ -208,13 +194,13 @@ impl Volume {
 
     /// Waits until a change is stable that cannot be made a second time; gives what to answer then.
     async fn settle_once<T>(&self, recorded: Recorded<T>) -> Result<T> {
-        self.core.stable_once(recorded.end, self.commit).await?;
+        self.files.stable_once(recorded.end, self.commit).await?;
         Ok(recorded.reply)
     }
 
     /// Waits until a change is stable that may be made again; gives what to answer then.
     async fn settle<T>(&self, recorded: Recorded<T>) -> Result<T> {
-        self.core.stable(recorded.end, self.commit).await?;
+        self.files.stable(recorded.end, self.commit).await?;
         Ok(recorded.reply)
     }
 
@@ -225,7 +211,7 @@ impl Volume {
 
     /// The epoch that this gateway holds.
     pub fn epoch(&self) -> Epoch {
-        self.core.checkpoints.state().epoch
+        self.rooms.publisher.progress().state().epoch
     }
 
     /// Key with which front ends authenticate the handles that they give out. The same on every
@@ -242,24 +228,23 @@ impl Volume {
     /// When the volume stops before that, or objects that it consists of are gone from the bucket. While the bucket does
     /// not answer, it waits.
     pub async fn flush(&self) -> std::result::Result<Lsn, FlushError> {
-        self.core.flush().await
+        self.rooms.publisher.flush().await
     }
 
     /// What calls wait for; stays valid when the volume is gone.
     pub fn troubles(&self) -> Arc<Troubles> {
-        self.core.troubles.clone()
+        self.rooms.state.troubles.clone()
     }
 
     /// Which objects that the volume consists of are gone from the bucket, and what to do, for the operator to read; none
     /// as far as is known.
     pub fn gone(&self) -> Option<String> {
-        let gone = self.core.checkpoints.proof.gone()?;
-        Some(self.core.explain_gone(&gone.what))
+        self.rooms.publisher.gone()
     }
 
     /// What is not in the bucket yet, and how full the limits are.
     pub fn status(&self) -> Status {
-        Status::of(&self.core, self.shared.volume)
+        Status::of(&self.rooms, self.shared.volume)
     }
 
     /// Limits what the directory `path` (within the volume, from its root) and all below it may hold:
@@ -275,9 +260,9 @@ impl Volume {
         bytes: LimitChange,
         files: LimitChange,
     ) -> std::result::Result<Quota, QuotaError> {
-        let (_, end) = self.core.set_quota(path, bytes, files).await?;
-        self.core.stable(end, self.commit).await?;
-        self.core.quota_at(path).await
+        let (_, end) = self.files.set_quota(path, bytes, files).await?;
+        self.files.stable(end, self.commit).await?;
+        self.files.quota_at(path).await
     }
 
     /// Takes the quota of a directory away. Stable when it returns; what is there is counted out of its
@@ -287,8 +272,8 @@ impl Volume {
     ///
     /// See [`QuotaError`].
     pub async fn remove_quota(&self, path: &[u8]) -> std::result::Result<(), QuotaError> {
-        let end = self.core.remove_quota(path).await?;
-        Ok(self.core.stable(end, self.commit).await?)
+        let end = self.files.remove_quota(path).await?;
+        Ok(self.files.stable(end, self.commit).await?)
     }
 
     /// The quota that a directory counts in: its own, or that of the nearest directory above it.
@@ -297,7 +282,7 @@ impl Volume {
     ///
     /// See [`QuotaError`].
     pub async fn quota(&self, path: &[u8]) -> std::result::Result<Quota, QuotaError> {
-        self.core.quota_at(path).await
+        self.files.quota_at(path).await
     }
 
     /// All quotas, by path.
@@ -306,7 +291,7 @@ impl Volume {
     ///
     /// When the metadata cannot be read.
     pub async fn quotas(&self) -> std::result::Result<Vec<Quota>, QuotaError> {
-        self.core.quotas().await
+        self.files.quotas().await
     }
 
     /// Has all packs rewritten that are mostly dead, from now on and within the rate of background work, also those from
@@ -317,7 +302,7 @@ impl Volume {
     ///
     /// See [`CollectRefusal`].
     pub fn collect_now(&self) -> std::result::Result<CollectorStatus, CollectRefusal> {
-        self.core.collect_now()
+        self.rooms.collector.collect_now()
     }
 
     /// Has packs read back and verified in the background, from now on: all that were not within `age`, the one first
@@ -327,13 +312,13 @@ impl Volume {
     ///
     /// See [`ScrubRefusal`].
     pub fn start_scrub(&self, age: Duration) -> std::result::Result<(), ScrubRefusal> {
-        self.core.start_scrub(age)
+        self.rooms.scrub.start(age)
     }
 
     /// Ends the round of scrubbing that is under way, if there is one, and says whether there was. What was verified
     /// stays noted.
     pub fn stop_scrub(&self) -> bool {
-        self.core.stop_scrub()
+        self.rooms.scrub.stop()
     }
 
     /// When packs were verified, what is being done about the others, and what is damaged. Reads accounts and checks of
@@ -343,12 +328,12 @@ impl Volume {
     ///
     /// [`ScrubRefusal::Unreadable`].
     pub async fn scrub_status(&self) -> std::result::Result<ScrubStatus, ScrubRefusal> {
-        self.core.scrub_status().await
+        self.rooms.scrub.status().await
     }
 
     /// Returns when the volume takes no more changes, with the reason.
     pub async fn stopped(&self) -> Stopped {
-        let mut stopped = self.core.watch_stopped();
+        let mut stopped = self.rooms.state.signals.watch_stopped();
         let why = stopped
             .wait_for(Option::is_some)
             .await
@@ -371,35 +356,30 @@ impl Volume {
     /// Calls that come later wait for ever or fail; front ends must have stopped before.
     pub async fn close(&self, limit: Duration) -> Closed {
         let began = Instant::now();
-        let flushed = tokio::time::timeout(limit, self.core.flush()).await;
+        let flushed = tokio::time::timeout(limit, self.rooms.publisher.flush()).await;
         let published = matches!(flushed, Ok(Ok(_)));
-        let fenced = self.core.is_stopped().is_some();
-        self.core.stop_quietly();
-        let publisher = self.shared.publisher.lock().take();
-        if let Some(publisher) = publisher {
-            publisher.abort();
-            // It ends by the abort or has ended already.
-            let _ = publisher.await;
-        }
-        let core = self.core.clone();
-        let compute = self.core.environment.compute;
-        let flush = compute.run(move || core.log().map(|log| log.close()));
+        let fenced = self.rooms.state.signals.is_stopped().is_some();
+        self.rooms.state.signals.stop_quietly();
+        self.shared.tasks.end().await;
+        let volume = self.rooms.state.clone();
+        let compute = volume.environment.compute;
+        let flush = compute.run(move || volume.log().map(|log| log.close()));
         let log_flushed = matches!(flush.await, Ok(None | Some(Ok(()))));
         if log_flushed && !fenced {
             let mut state = self.shared.state.lock();
             state.clean = true;
-            state.log_end = self.core.log().map(|log| log.next_lsn());
-            state.verifier = self.core.verifier();
-            if let Err(error) = local::store(&*self.core.environment.local, &state) {
+            state.log_end = self.rooms.state.log().map(|log| log.next_lsn());
+            state.verifier = self.rooms.state.verifier();
+            if let Err(error) = state_file::store(&*self.rooms.state.environment.local, &state) {
                 tracing::warn!("{error}");
             }
         }
-        if let Some(disk) = &self.core.packs.disk {
+        if let Some(disk) = self.rooms.packs.disk() {
             disk.close().await;
         }
         // What it has acknowledged is in the bucket or in the log: nothing depends on this.
         let meta = async {
-            if let Err(error) = self.core.catalog.store().close().await {
+            if let Err(error) = self.rooms.state.catalog.store().close().await {
                 tracing::warn!("closing the metadata: {error}");
             }
             // The last request: from then on another gateway may open the volume.
@@ -430,7 +410,7 @@ impl Volume {
             true => 0,
             false => self.status().unpublished_bytes().max(1),
         };
-        let now = self.core.now().seconds.unsigned_abs();
+        let now = self.rooms.state.now().seconds.unsigned_abs();
         if let Err(why) = self.shared.hold.release(now, unpublished).await {
             tracing::warn!(
                 "the bucket does not say that this gateway has stopped ({why}); another data_dir needs --take-over"
@@ -439,7 +419,7 @@ impl Volume {
         }
         let mut state = self.shared.state.lock();
         state.note = self.shared.hold.e_tag();
-        if let Err(error) = local::store(&*self.core.environment.local, &state) {
+        if let Err(error) = state_file::store(&*self.rooms.state.environment.local, &state) {
             tracing::warn!("{error}");
         }
     }
@@ -447,7 +427,7 @@ impl Volume {
 
 impl FileSystem for Volume {
     async fn getattr(&self, inode: Inode) -> Result<Attributes> {
-        self.core.getattr(inode).await
+        self.files.getattr(inode).await
     }
 
     async fn setattr(
@@ -457,7 +437,7 @@ impl FileSystem for Volume {
         set: &SetAttributes,
         guard: Option<Timestamp>,
     ) -> Result<Change> {
-        let recorded = self.core.setattr(who, inode, set, guard).await?;
+        let recorded = self.files.setattr(who, inode, set, guard).await?;
         match guard {
             // Made again, it would find the ctime that it set itself.
             Some(_) => self.settle_once(recorded).await,
@@ -466,7 +446,7 @@ impl FileSystem for Volume {
     }
 
     async fn lookup(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Attributes> {
-        self.core.lookup(who, directory, name).await
+        self.files.lookup(who, directory, name).await
     }
 
     async fn access(
@@ -475,11 +455,11 @@ impl FileSystem for Volume {
         inode: Inode,
         wanted: Access,
     ) -> Result<(Access, Attributes)> {
-        self.core.access(who, inode, wanted).await
+        self.files.access(who, inode, wanted).await
     }
 
     async fn readlink(&self, _who: &Credentials, inode: Inode) -> Result<(Bytes, Attributes)> {
-        self.core.readlink(inode).await
+        self.files.readlink(inode).await
     }
 
     async fn read(
@@ -489,7 +469,7 @@ impl FileSystem for Volume {
         offset: u64,
         count: u32,
     ) -> Result<ReadReply> {
-        self.core.read(who, inode, offset, count).await
+        self.files.read(who, inode, offset, count).await
     }
 
     fn read_in_memory(
@@ -499,7 +479,7 @@ impl FileSystem for Volume {
         offset: u64,
         count: u32,
     ) -> Option<ReadReply> {
-        self.core.read_in_memory(who, inode, offset, count)
+        self.files.read_in_memory(who, inode, offset, count)
     }
 
     async fn write(
@@ -510,11 +490,11 @@ impl FileSystem for Volume {
         data: &[u8],
         stability: Stability,
     ) -> Result<WriteReply> {
-        let written = self.core.write(who, inode, offset, data, self.compression);
+        let written = self.files.write(who, inode, offset, data, self.compression);
         let recorded = written.await?;
         let (change, reached) = match stability {
             Stability::Unstable => {
-                self.core.journal().complete(recorded.end).await;
+                self.files.state.journal().complete(recorded.end).await;
                 (recorded.reply, Stability::Unstable)
             }
             Stability::DataSync | Stability::FileSync => {
@@ -524,7 +504,7 @@ impl FileSystem for Volume {
         Ok(WriteReply {
             count: data.len() as u32,
             stability: reached,
-            verifier: self.core.verifier(),
+            verifier: self.files.state.verifier(),
             change,
         })
     }
@@ -536,7 +516,7 @@ impl FileSystem for Volume {
         name: &[u8],
         mode: &CreateMode,
     ) -> Result<Created> {
-        let recorded = self.core.create(who, directory, name, mode).await?;
+        let recorded = self.files.create(who, directory, name, mode).await?;
         match mode {
             CreateMode::Guarded(_) => self.settle_once(recorded).await,
             CreateMode::Unchecked(_) | CreateMode::Exclusive(_) => self.settle(recorded).await,
@@ -551,17 +531,17 @@ impl FileSystem for Volume {
         node: NewNode<'_>,
         set: &SetAttributes,
     ) -> Result<Created> {
-        self.settle_once(self.core.make(who, directory, name, node, set).await?)
+        self.settle_once(self.files.make(who, directory, name, node, set).await?)
             .await
     }
 
     async fn remove(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
-        self.settle_once(self.core.remove(who, directory, name, false).await?)
+        self.settle_once(self.files.remove(who, directory, name, false).await?)
             .await
     }
 
     async fn rmdir(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
-        self.settle_once(self.core.remove(who, directory, name, true).await?)
+        self.settle_once(self.files.remove(who, directory, name, true).await?)
             .await
     }
 
@@ -571,7 +551,7 @@ impl FileSystem for Volume {
         from: (Inode, &[u8]),
         to: (Inode, &[u8]),
     ) -> Result<(Change, Change)> {
-        self.settle_once(self.core.rename(who, from, to).await?)
+        self.settle_once(self.files.rename(who, from, to).await?)
             .await
     }
 
@@ -582,7 +562,7 @@ impl FileSystem for Volume {
         directory: Inode,
         name: &[u8],
     ) -> Result<(Attributes, Change)> {
-        self.settle_once(self.core.link(who, inode, directory, name).await?)
+        self.settle_once(self.files.link(who, inode, directory, name).await?)
             .await
     }
 
@@ -594,17 +574,17 @@ impl FileSystem for Volume {
         max_entries: usize,
         with_attributes: bool,
     ) -> Result<Listing> {
-        self.core
+        self.files
             .readdir(who, directory, cookie, max_entries, with_attributes)
             .await
     }
 
     async fn statistics(&self) -> Result<Statistics> {
-        Ok(self.core.statistics())
+        Ok(self.files.statistics())
     }
 
     async fn statistics_at(&self, inode: Inode) -> Result<Statistics> {
-        self.core.statistics_at(inode).await
+        self.files.statistics_at(inode).await
     }
 
     async fn commit(
@@ -614,9 +594,9 @@ impl FileSystem for Volume {
         _offset: u64,
         _count: u32,
     ) -> Result<(Change, Verifier)> {
-        let recorded = self.core.commit(inode).await?;
+        let recorded = self.files.commit(inode).await?;
         // From before the flush: if it changes meanwhile, something was lost.
-        let verifier = self.core.verifier();
+        let verifier = self.files.state.verifier();
         let node = self.settle(recorded).await?;
         let state = node.lock_live()?;
         let change = Change {
@@ -626,3 +606,6 @@ impl FileSystem for Volume {
         Ok((change, verifier))
     }
 }
+
+#[cfg(test)]
+mod tests;

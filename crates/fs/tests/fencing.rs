@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::common::{Bucket, Life, ROOT, assert_bytes, eventually, folder, pattern, user};
-use forebay_fs::logs::{Base, Content, Logs, Salvage};
 use forebay_fs::{Expected, Stopped, Takeover, Volume};
+use forebay_salvage::logs::{Base, Content, Logs, Salvage};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
 use forebay_wal::Label;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use crate::common::{Bucket, Life, assert_bytes, folder, pattern};
 use crate::sealing::{CONTENT, NAME, change_ring, files_with, key_file, sealed};
-use forebay_fs::logs::{Base, Content, Logs, LogsError, What, log_keys};
 use forebay_fs::{Expected, FsConfig};
 use forebay_meta::volume::keys::RingChange;
+use forebay_salvage::logs::{Base, Content, Logs, LogsError, What, log_keys};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::Stability;
 use forebay_wal::Label;

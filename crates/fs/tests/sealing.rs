@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{Bucket, Life, assert_bytes, pattern, walk};
-use forebay_fs::logs::Base;
 use forebay_fs::{Expected, FsConfig, MIN_DISK_CACHE, Unlock};
 use forebay_meta::volume::keys::{RingChange, RingChanged, change};
+use forebay_salvage::logs::Base;
 use forebay_seal::{KeyFile, Passphrase, SlotId};
 use forebay_types::Inode;
 use forebay_vfs::Stability;

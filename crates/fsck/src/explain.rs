@@ -71,8 +71,8 @@ pub(crate) async fn index(
     }
 }
 
-/// Something that [`walk`] finds in a pack.
-pub(crate) enum Found {
+/// Something that a walk finds in a pack.
+pub enum Found {
     /// A verified frame: its entry and its bytes.
     Frame(IndexEntry, Bytes),
     /// A frame whose checksum is right but which is not one of this pack, and why.

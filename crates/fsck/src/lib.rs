@@ -39,23 +39,21 @@ mod finding;
 mod garbage;
 mod judge;
 mod objects;
+mod pack_reader;
 mod paths;
 mod progress;
 mod repair;
 mod report;
-mod salvage;
 mod source;
 mod walk;
 
 pub use check::{CheckError, Options, check};
 pub use finding::{Finding, Name, Sink, VolumeCount};
 pub use garbage::{Garbage, GarbageOptions, garbage};
+pub use pack_reader::{PackContent, PackReader};
 pub use progress::{Progress, Stage};
 pub use repair::{Loss, Losses, Observer, RepairError, RepairOptions, Repaired, Step, repair};
 pub use report::{Amount, Census, Findings, Report};
-pub use salvage::{
-    LostRange, Salvage, SalvageError, SalvageObserver, Salvaged, Unsalvaged, salvage,
-};
 
 #[cfg(test)]
 mod tests;

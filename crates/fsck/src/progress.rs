@@ -87,13 +87,14 @@ impl Progress {
     }
 
     /// Begins a stage. `total` is the amount of work, or 0 if it is not known.
-    pub(crate) fn begin(&self, stage: Stage, total: u64) {
+    pub fn begin(&self, stage: Stage, total: u64) {
         self.done.store(0, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
         self.stage.store(stage as u8, Ordering::Relaxed);
     }
 
-    pub(crate) fn add(&self, done: u64) {
+    /// So much more of the stage is done.
+    pub fn add(&self, done: u64) {
         self.done.fetch_add(done, Ordering::Relaxed);
     }
 }

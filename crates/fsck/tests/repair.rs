@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_fs::Volume;
-use forebay_fs::logs::{Claim, ClaimError};
 use forebay_fsck::{
     CheckError, Options, Progress, RepairError, RepairOptions, Repaired, Step, repair,
 };
@@ -15,6 +14,7 @@ use forebay_meta::volume::keys::VolumeKeys;
 use forebay_meta::{
     Batch, Key, KeyRange, MetaStore, Record, SlateSettings, SlateStore, VolumeDescriptor,
 };
+use forebay_salvage::logs::{Claim, ClaimError};
 use forebay_types::{BlockIndex, BlockKey, Epoch, Inode};
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes};
 
@@ -332,7 +332,7 @@ async fn a_log_from_before_a_repair_is_never_replayed() {
     let report = place.check().await;
     assert!(report.is_clean(), "{:#?}", findings(&report));
     drop(Claim::of(&data_dir, &store, false).await.unwrap());
-    let folder = forebay_fs::logs::Logs::open(&data_dir).unwrap();
+    let folder = forebay_salvage::logs::Logs::open(&data_dir).unwrap();
     let kept = folder
         .list()
         .into_iter()

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use forebay_types::Inode;
+use forebay_types::{Inode, balance};
 use parking_lot::Mutex;
 
 /// Independent parts, each with its own lock.
@@ -49,7 +49,7 @@ impl Accounts {
         if before == after {
             return;
         }
-        let moved = |count: usize| (count + after).saturating_sub(before);
+        let moved = |count: usize| balance::taken_count("locks of a host", count + after, before);
         let mut shard = self.shard(host).lock();
         let account = shard.entry(host).or_default();
         account.entries = moved(account.entries);

@@ -32,6 +32,7 @@ pub mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod key;
+pub mod log_record;
 pub mod overlay;
 pub mod record;
 pub mod slate;

@@ -4,17 +4,23 @@
 
 #![forbid(unsafe_code)]
 
+pub mod balance;
 mod block;
+mod hex;
 mod lent;
 mod lsn;
 mod range;
 
 pub use block::{BLOCK_SIZE, BlockIndex, BlockKey};
+pub use hex::{hex, unhex};
 pub use lent::{Lent, Pieces};
 pub use lsn::Lsn;
 pub use range::ByteRange;
 
 use std::fmt;
+
+/// Largest size of a file, in bytes. Block indices stay far from overflow, and offsets fit a signed 64-bit `off_t`.
+pub const MAX_FILE_SIZE: u64 = i64::MAX as u64;
 
 /// Number of a file, directory or other object of a volume. Starts at 1 (the root directory), is never zero, and is
 /// never reused after its object is deleted.
@@ -35,6 +41,22 @@ impl fmt::Display for Inode {
 /// Number of a pack: an object in the bucket that holds frames. Counts up, never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PackId(pub u64);
+
+impl PackId {
+    /// Bits of a number that count within an epoch; the others are the epoch.
+    const COUNTER_BITS: u32 = 40;
+
+    /// The first number of an epoch. The epoch is part of the number, so that a gateway that was fenced and has not noticed
+    /// it can never write over a pack of its successor.
+    pub fn first_of(epoch: Epoch) -> PackId {
+        PackId(epoch.0 << PackId::COUNTER_BITS)
+    }
+
+    /// The epoch of the gateway that wrote the pack.
+    pub fn epoch(self) -> Epoch {
+        Epoch(self.0 >> PackId::COUNTER_BITS)
+    }
+}
 
 impl fmt::Display for PackId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

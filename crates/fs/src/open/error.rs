@@ -3,12 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 
+use forebay_environment::state_file::LocalError;
 use forebay_meta::StoreError;
 use forebay_meta::volume::VolumeError;
 use forebay_types::{Epoch, Lsn, VolumeId};
 
 use super::held::HeldVolume;
-use crate::local::LocalError;
 
 /// Why a volume cannot be formatted or opened. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +121,7 @@ pub enum OpenError {
     },
     /// The volume was taken over, or the bucket failed for good, while it was being opened.
     #[error(transparent)]
-    Stopped(#[from] crate::core::Stopped),
+    Stopped(#[from] crate::state::Stopped),
 }
 
 impl OpenError {

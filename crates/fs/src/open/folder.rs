@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use forebay_environment::LocalFolder;
+use forebay_environment::archived_log::{self, Fate, Note, Published};
+use forebay_environment::state_file::{self, GatewayId, LocalState};
 use forebay_meta::record::VolumeState;
 use forebay_object::Store;
 use forebay_types::{Epoch, Inode, Lsn, VolumeId};
@@ -9,9 +12,6 @@ use forebay_vfs::Timestamp;
 use forebay_wal::{LogKeys, Recovery, Storage, WriterEnd};
 
 use super::OpenError;
-use crate::aside::{self, Fate, Note, Published};
-use crate::local::{self, GatewayId, LocalState};
-use crate::local_folder::LocalFolder;
 
 /// The gateway's folder on its own disk, locked.
 pub(super) struct Local {
@@ -33,7 +33,7 @@ pub(super) struct Outlook {
 
 impl Local {
     pub(super) fn open(folder: Arc<dyn LocalFolder>, volume: VolumeId) -> Result<Local, OpenError> {
-        let state = local::load(&*folder)?;
+        let state = state_file::load(&*folder)?;
         if let Some(found) = state.as_ref().map(|state| state.volume)
             && found != volume
         {
@@ -59,7 +59,7 @@ impl Local {
     /// known again by its note in the bucket then.
     pub(super) fn keep_identity(&self, gateway: GatewayId) -> Result<(), OpenError> {
         if self.state.is_none() {
-            local::store(&*self.folder, &LocalState::new(self.volume, gateway))?;
+            state_file::store(&*self.folder, &LocalState::new(self.volume, gateway))?;
         }
         Ok(())
     }
@@ -132,7 +132,7 @@ impl Local {
             volume: state.volume,
             gateway: state.gateway,
             epoch,
-            published: aside::published(&*self.folder, state),
+            published: archived_log::published(&*self.folder, state),
             taken_by: (bucket.gateway, bucket.epoch),
             put_aside: now.seconds,
         });
@@ -184,7 +184,7 @@ impl Local {
     }
 
     fn put_aside(&self, label: &str, note: Option<Note>, limit: u64) -> Result<Fate, OpenError> {
-        let fate = aside::put_aside(&*self.folder, &self.storage, label, note, limit);
+        let fate = archived_log::archive(&*self.folder, &self.storage, label, note, limit);
         match fate {
             Ok(Fate::NoRoom { archived }) => Err(OpenError::ArchiveFull {
                 folder: self.folder.path().to_owned(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_environment::{Environment, draw};
 use forebay_meta::record::{Content, Directory, InodeRecord, VolumeState};
 use forebay_meta::volume::keys::{self, Expected, VolumeKeys};
 use forebay_meta::volume::{Protection, VolumeError};
@@ -11,7 +12,6 @@ use forebay_types::{BLOCK_SIZE, Epoch, Inode, Lsn, VolumeId};
 
 use super::OpenError;
 use crate::convert;
-use crate::environment::{Environment, draw};
 
 /// Makes the prefix of `store` a volume with an empty root directory: a sealed one if that is expected.
 pub(crate) async fn format(
@@ -72,7 +72,7 @@ pub(crate) async fn make(
     let root = InodeRecord {
         content: Content::Directory(Directory {
             parent: Inode::ROOT,
-            next_cookie: crate::names::FIRST_COOKIE,
+            next_cookie: convert::FIRST_COOKIE,
             entries: 0,
         }),
         mode: 0o755,

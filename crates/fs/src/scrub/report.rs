@@ -7,9 +7,8 @@ use forebay_pack::object_name;
 use forebay_types::PackId;
 
 use super::plan::Survey;
-use super::{Broken, Patience};
-use crate::core::Core;
-use crate::damage::DamagedFrame;
+use super::{Broken, Patience, Scrub};
+use crate::damages::DamagedFrame;
 
 /// Damaged packs that a status names.
 const MOST_NAMED: usize = 1000;
@@ -115,9 +114,9 @@ pub struct ScrubStatus {
     pub more_damaged_frames: u64,
 }
 
-impl Core {
+impl Scrub {
     /// What [`crate::Volume::scrub_status`] gives.
-    pub(crate) async fn scrub_status(&self) -> Result<ScrubStatus, ScrubRefusal> {
+    pub(crate) async fn status(&self) -> Result<ScrubStatus, ScrubRefusal> {
         let mut survey = Survey::default();
         let (mut damaged_packs, mut more) = (Vec::new(), 0);
         let told = self.for_each_pack(Patience::None, |pack, account, check| {
@@ -139,11 +138,11 @@ impl Core {
         });
         let told = told.await;
         told.map_err(|Broken(why)| ScrubRefusal::Unreadable(why))?;
-        let (damaged_frames, more_damaged_frames) = self.damages.list();
-        let round = self.scrubs.round.lock();
+        let (damaged_frames, more_damaged_frames) = self.context.damages.list();
+        let round = self.board.round.lock();
         Ok(ScrubStatus {
-            rate: self.config.scrub_rate,
-            interval: self.config.scrub_interval,
+            rate: self.context.rate,
+            interval: self.context.interval,
             running: round.running.clone(),
             last: round.last.clone(),
             next: round.next,

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use forebay_environment::backoff;
 use forebay_meta::FrameAddress;
 use forebay_meta::record::{ScrubRecord, ScrubResult};
 use forebay_pack::index::{INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, PACK_HEADER_LEN, is_header_of};
 use forebay_pack::{
     IndexEntry, PackError, PackIndex, PackKeys, object_name, open_frame, open_index,
 };
+use forebay_pack_store::{NoPiece, Stored};
 use forebay_types::{BlockKey, PackId};
 use tokio::time::Instant;
 
 use super::plan::{self, Courtesy, Due, Pace, Piece};
-use super::{Broken, Wait};
-use crate::core::Core;
-use crate::fetch::{NoPiece, Stored, backoff};
+use super::{Broken, Scrub, Wait};
 
 /// How often what arrives damaged is fetched: it may have been damaged on its way.
 const ATTEMPTS: u32 = 3;
@@ -56,18 +56,18 @@ impl Verdict {
     }
 }
 
-impl Core {
+impl Scrub {
     /// Reads all of a pack, and notes which of its frames are damaged. None if the pack has gone meanwhile.
     pub(super) async fn verify(
         &self,
         due: &Due,
         pace: &mut Pace,
     ) -> Result<Option<Verdict>, Broken> {
-        self.damages.forget(due.pack);
-        self.scrubs.begin_pack(due.pack);
+        self.context.damages.forget(due.pack);
+        self.board.begin_pack(due.pack);
         // It was chosen a while ago.
         if self
-            .patiently(|| self.catalog.pack(due.pack))
+            .patiently(|| self.context.catalog.pack(due.pack))
             .await?
             .is_none()
         {
@@ -77,7 +77,9 @@ impl Core {
             Ok(index) => index,
             Err(Unread::Broken(broken)) => return Err(broken),
             Err(Unread::No(result, why)) => {
-                let is_there = self.patiently(|| self.catalog.pack(due.pack)).await?;
+                let is_there = self
+                    .patiently(|| self.context.catalog.pack(due.pack))
+                    .await?;
                 return Ok(is_there.map(|_| Verdict::blind(result, why)));
             }
         };
@@ -90,15 +92,22 @@ impl Core {
                 Ok(bytes) => bytes,
                 // It was there a moment ago.
                 Err(gone) => {
-                    let is_there = self.patiently(|| self.catalog.pack(due.pack)).await?;
+                    let is_there = self
+                        .patiently(|| self.context.catalog.pack(due.pack))
+                        .await?;
                     let (result, why) = gone.told();
                     return Ok(is_there.map(|_| Verdict::blind(result, why)));
                 }
             };
-            let keys = self.packs.keys().clone();
+            let keys = self.context.packs.keys().clone();
             let pack = due.pack;
             let checked = move || check(&bytes, pack, &piece, &keys);
-            let checked = self.environment.compute.run_in_background(checked).await;
+            let checked = self
+                .context
+                .environment
+                .compute
+                .run_in_background(checked)
+                .await;
             let checked = checked.map_err(|error| Broken(error.to_string()))?;
             if !checked.header && !self.header_is_right(due.pack).await? {
                 verdict.result = ScrubResult::Damaged;
@@ -108,11 +117,11 @@ impl Core {
                 );
             }
             for entry in checked.damaged {
-                let address = crate::checkpoint::address(&entry.frame);
+                let address = crate::publisher::address(&entry.frame);
                 if let Some(why) = self.check_alone(entry.block, &address).await? {
                     verdict.result = ScrubResult::Damaged;
                     verdict.damaged_frames += 1;
-                    self.frame_is_damaged(entry.block, &address, &why);
+                    self.context.damages.report(entry.block, &address, &why);
                 }
             }
         }
@@ -130,9 +139,10 @@ impl Core {
                 let (result, why) = gone.told();
                 Unread::No(result, why)
             })?;
-            let why = match open_index(&tail, self.packs.keys()) {
+            let why = match open_index(&tail, self.context.packs.keys()) {
                 Ok(index)
-                    if index.pack == due.pack && index.volume == self.packs.keys().volume() =>
+                    if index.pack == due.pack
+                        && index.volume == self.context.packs.keys().volume() =>
                 {
                     if u64::from(index.pack_len) == due.bytes {
                         return Ok(index);
@@ -148,7 +158,7 @@ impl Core {
             if attempt == ATTEMPTS {
                 return Err(Unread::No(ScrubResult::Damaged, why));
             }
-            tokio::time::sleep(backoff(attempt, &*self.environment.random)).await;
+            tokio::time::sleep(backoff(attempt, &*self.context.environment.random)).await;
             attempt += 1;
         }
     }
@@ -157,7 +167,9 @@ impl Core {
     async fn header_is_right(&self, pack: PackId) -> Result<bool, Broken> {
         for _ in 1..ATTEMPTS {
             let header = self.piece(pack, 0..PACK_HEADER_LEN as u64).await?;
-            if header.is_ok_and(|header| is_header_of(&header, self.packs.keys().volume(), pack)) {
+            if header
+                .is_ok_and(|header| is_header_of(&header, self.context.packs.keys().volume(), pack))
+            {
                 return Ok(true);
             }
         }
@@ -182,7 +194,7 @@ impl Core {
                 Err(gone) => {
                     // Whose pack has been deleted, nobody needs.
                     let pack = address.pack;
-                    let account = self.patiently(|| self.catalog.pack(pack)).await?;
+                    let account = self.patiently(|| self.context.catalog.pack(pack)).await?;
                     if account.is_none() {
                         return Ok(None);
                     }
@@ -190,8 +202,8 @@ impl Core {
                     return Ok(Some(format!("{object}: {}", gone.told().1)));
                 }
             };
-            let opened = open_frame(bytes, &frame, block, self.packs.keys());
-            let verified = opened.and_then(|frame| frame.verify_hash(self.packs.keys()));
+            let opened = open_frame(bytes, &frame, block, self.context.packs.keys());
+            let verified = opened.and_then(|frame| frame.verify_hash(self.context.packs.keys()));
             match verified {
                 Ok(()) => return Ok(None),
                 Err(error) if error.is_worth_another_fetch() && attempt < ATTEMPTS => attempt += 1,
@@ -200,7 +212,7 @@ impl Core {
                     return Ok(Some(format!("{object}: {error}")));
                 }
             }
-            tokio::time::sleep(backoff(attempt, &*self.environment.random)).await;
+            tokio::time::sleep(backoff(attempt, &*self.context.environment.random)).await;
         }
     }
 
@@ -212,15 +224,15 @@ impl Core {
     ) -> Result<Result<Bytes, Gone>, Broken> {
         let mut attempt = 1;
         loop {
-            match self.packs.piece(pack, range.clone()).await {
+            match self.context.packs.piece(pack, range.clone()).await {
                 Ok(bytes) => {
-                    self.scrubs.read(bytes.len() as u64);
-                    self.scrubs.waits_for(None);
+                    self.board.read(bytes.len() as u64);
+                    self.board.waits_for(None);
                     return Ok(Ok(bytes));
                 }
                 Err(NoPiece::Unavailable(why)) => {
-                    self.scrubs.waits_for(Some(Wait::Bucket(why)));
-                    tokio::time::sleep(backoff(attempt, &*self.environment.random)).await;
+                    self.board.waits_for(Some(Wait::Bucket(why)));
+                    tokio::time::sleep(backoff(attempt, &*self.context.environment.random)).await;
                     attempt += 1;
                 }
                 Err(NoPiece::Missing) => return Ok(Err(Gone::Missing)),
@@ -233,21 +245,24 @@ impl Core {
     pub(super) async fn turn(&self, bytes: u64, pace: &mut Pace) {
         tokio::time::sleep_until(pace.turn(bytes, Instant::now())).await;
         let courtesy = Courtesy::new(Instant::now());
-        while courtesy.waits(self.packs.is_busy() || self.writers_wait(), Instant::now()) {
-            self.scrubs.waits_for(Some(Wait::Others));
+        while courtesy.waits(
+            self.context.packs.is_busy() || self.context.memory.writers_wait(),
+            Instant::now(),
+        ) {
+            self.board.waits_for(Some(Wait::Others));
             tokio::time::sleep(LOOK_AGAIN).await;
         }
-        self.scrubs.waits_for(None);
+        self.board.waits_for(None);
     }
 
     /// Memory to spare.
     async fn lease_patiently(&self, bytes: u64) -> forebay_cache::Lease {
         loop {
-            if let Some(lease) = self.lease_spare(bytes).await {
-                self.scrubs.waits_for(None);
+            if let Some(lease) = self.context.memory.lease_spare(bytes).await {
+                self.board.waits_for(None);
                 return lease;
             }
-            self.scrubs.waits_for(Some(Wait::Others));
+            self.board.waits_for(Some(Wait::Others));
         }
     }
 }

@@ -214,7 +214,7 @@ fn archived_logs_that_take_the_log_s_limit_keep_further_ones_from_being_archived
             Ok(first) => first,
             Err(error) => break error,
         };
-        let found = forebay_fs::logs::archived(bucket.local.path()).unwrap();
+        let found = forebay_salvage::logs::archived(bucket.local.path()).unwrap();
         assert_eq!(found.logs, archived);
         // Segments without records take no room.
         assert!(found.bytes <= archived * 50_000, "{found:?}");

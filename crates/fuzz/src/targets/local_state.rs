@@ -7,7 +7,7 @@
 //! flags    1  repair the checksum
 //! ```
 
-use forebay_fs::fuzzing::local_state;
+use forebay_environment::state_file::LocalState;
 
 use crate::{Target, input::Input, repair};
 
@@ -18,6 +18,11 @@ pub const TARGET: Target = Target {
     seeds,
     max_bytes: 600,
 };
+
+/// Reads the text, and writes it again.
+fn local_state(text: &str) -> Result<String, &'static str> {
+    LocalState::decode(text).map(|state| state.encode())
+}
 
 fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);

@@ -6,7 +6,7 @@
 //!   batch; and it takes no more memory than a small multiple of its bytes.
 
 use bytes::Bytes;
-use forebay_fs::fuzzing::{data_record, truncate_record};
+use forebay_meta::log_record::{DataHeader, decode_truncate, encode_truncate};
 use forebay_meta::record::{Content, InodeRecord, Timestamp};
 use forebay_meta::{Batch, Entry, Key, Record};
 use forebay_types::Inode;
@@ -22,10 +22,12 @@ pub const TARGET: Target = Target {
 };
 
 fn run(payload: &[u8]) {
-    if let Some(written) = data_record(payload) {
+    if let Some((header, data)) = DataHeader::decode(payload) {
+        let written = [&header.encode()[..], data].concat();
         assert_eq!(written, payload, "a data record");
     }
-    if let Some(written) = truncate_record(payload) {
+    if let Some((inode, record)) = decode_truncate(payload) {
+        let written = encode_truncate(inode, &record);
         assert_eq!(written, payload, "a truncate record");
     }
     let Ok((batch, rest)) = Batch::decode_prefix(payload) else {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_lock::Client;
+use forebay_types::balance;
 use parking_lot::Mutex;
 
 use super::Notebook;
@@ -59,7 +60,7 @@ impl Drop for Guard<'_> {
     fn drop(&mut self) {
         let mut shard = self.peers.shard(self.client.host).lock();
         if let Some(known) = Peers::find(&mut shard, &self.client) {
-            known.busy = known.busy.saturating_sub(1);
+            known.busy = balance::taken_count("calls of a client", known.busy, 1);
         }
     }
 }

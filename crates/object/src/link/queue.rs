@@ -19,6 +19,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use forebay_types::balance;
 use tokio::time::Instant;
 
 use super::LinkLimit;
@@ -193,7 +194,7 @@ impl Queue {
     /// Notes that a body which has begun has ended, or was given up.
     pub(super) fn end(&mut self, class: Class) {
         let bodies = self.of(class);
-        bodies.under_way = bodies.under_way.saturating_sub(1);
+        bodies.under_way = balance::taken_count("bodies under way", bodies.under_way, 1);
     }
 
     /// Gives a place up.

@@ -15,6 +15,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
+use forebay_types::balance;
 use tokio::time::Instant;
 
 /// Failures in a row after which the store counts as unreachable (`Away`).
@@ -220,7 +221,7 @@ impl Pace {
     }
 
     pub(super) fn ended(&mut self, ticket: Ticket, outcome: Outcome, now: Instant) {
-        self.in_flight = self.in_flight.saturating_sub(1);
+        self.in_flight = balance::taken_count("requests in flight", self.in_flight, 1);
         match outcome {
             Outcome::Answered => self.answered(&ticket, now),
             Outcome::SlowDown { after } => {

@@ -1,10 +1,10 @@
 //! Which gateway may hold a volume, row by row, and that the others leave the note as it is.
 
+use forebay_types::VolumeId;
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 
 use super::*;
-use forebay_types::VolumeId;
 
 const OURS: [u8; 16] = [1; 16];
 const OTHER: [u8; 16] = [2; 16];

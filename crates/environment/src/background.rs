@@ -1,0 +1,85 @@
+//! Threads for what takes the processor for milliseconds and nobody waits for: putting packs together.
+//!
+//! There are as many as processors, and they are nicer than the others: where there is too little processor for all,
+//! callers are answered first. Uploads that fall behind for it hold memory and log, writers then wait for room, and
+//! leave the processor to the uploads.
+
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+
+use tokio::sync::oneshot;
+
+/// How much nicer they are: they get a third of the processor that as many busy threads of callers get.
+const NICER: i32 = 5;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Work that ended before it was done: it panicked, or there is no thread.
+#[derive(Debug, thiserror::Error)]
+#[error("it panicked, or no thread could be started")]
+pub struct Ended;
+
+/// Does `work` in one of the threads, which all volumes of the process share.
+pub(crate) async fn run<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Ended> {
+    static THREADS: OnceLock<Sender<Work>> = OnceLock::new();
+    let (done, result) = oneshot::channel();
+    let work = Box::new(move || {
+        // Nobody waits for it any more when the volume has ended.
+        let _ = done.send(work());
+    });
+    // The threads live as long as the process.
+    let _ = THREADS.get_or_init(start).send(work);
+    result.await.map_err(|_| Ended)
+}
+
+fn start() -> Sender<Work> {
+    let (sender, receiver) = mpsc::channel();
+    let receiver = Arc::new(Mutex::new(receiver));
+    let threads = thread::available_parallelism().map_or(1, |threads| threads.get());
+    for i in 0..threads {
+        let receiver = receiver.clone();
+        let thread = thread::Builder::new().name(format!("background-{i}"));
+        if let Err(error) = thread.spawn(move || work_off(&receiver)) {
+            tracing::error!("a thread for uploads cannot be started: {error}");
+        }
+    }
+    sender
+}
+
+fn work_off(queue: &Mutex<Receiver<Work>>) {
+    // Of this thread alone, as Linux has it.
+    if let Err(error) = rustix::process::nice(NICER) {
+        tracing::debug!("uploads are not nicer than callers: {error}");
+    }
+    loop {
+        let work = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(work) = work else { return };
+        // Who waits for it learns of a panic, and the thread goes on.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_is_done_in_a_nicer_thread() {
+        let here = rustix::process::nice(0).unwrap();
+        let there = run(|| rustix::process::nice(0).unwrap()).await.unwrap();
+        assert_eq!(there, (here + NICER).min(19));
+        assert_eq!(rustix::process::nice(0).unwrap(), here);
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_ends_itself_and_nothing_else() {
+        let threads = thread::available_parallelism().map_or(1, |threads| threads.get());
+        for _ in 0..2 * threads {
+            assert!(run(|| panic!("on purpose")).await.is_err());
+        }
+        assert_eq!(run(|| 7).await.unwrap(), 7);
+    }
+}

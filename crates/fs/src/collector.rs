@@ -1,0 +1,286 @@
+//! The collector: gives the bucket back what nothing refers to.
+//!
+//! ```text
+//!   survey ------------> copy ----------------> redirect ------------------> delete
+//!    | the accounts:      | live bytes of        | in the publisher's turn:   | packs without live
+//!    | which packs are    | sparse packs go      | maps that still say so     | bytes, as always
+//!    | mostly dead        | into a new pack      | say the new place          | (reclaim.rs)
+//!    |
+//!    +-- after an opening: packs of earlier epochs that no account knows (orphans.rs)
+//!    +-- after an upload without an answer: packs that come back when they were deleted (late.rs)
+//! ```
+//!
+//! One task beside the publisher copies; the publisher alone changes maps and accounts, in one batch. It takes part in
+//! what writers have the bucket for only where they leave room, and rests after each step so long that it stays within
+//! its rate. It begins after a commit, or when an operator asks for it, and with nothing to do it makes no request.
+
+mod context;
+mod late;
+mod moves;
+mod orders;
+mod orphans;
+mod rate;
+mod rewrite;
+mod survey;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use forebay_meta::KeyRange;
+use forebay_meta::record::PackRecord;
+use forebay_types::PackId;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::publisher::{AccountChange, Committer, Halted, Observer, Turn};
+use late::Late;
+use orders::Orders;
+use orphans::Looks;
+use rate::{Rate, Work};
+use rewrite::Rewritten;
+use survey::Survey;
+
+pub(crate) use context::Context;
+pub use orders::{CollectRefusal, CollectorWait};
+pub use survey::Space;
+
+/// Accounts that are read at a time.
+const PAGE: usize = 1024;
+/// How long the collector waits when others need the bucket or memory, before it looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What the collector has done and has to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CollectorStatus {
+    /// All packs together; none before their accounts were read, which begins with the first commit.
+    pub space: Option<Space>,
+    /// Packs whose live share is below `rewrite_below`.
+    pub to_rewrite: u64,
+    /// Bytes of the bucket that rewriting them would free, about.
+    pub to_rewrite_bytes: u64,
+    /// Packs that were rewritten since the opening.
+    pub rewritten: u64,
+    /// Live bytes that were copied for that, before compression.
+    pub copied_bytes: u64,
+    /// Packs that could not be rewritten, and are left as they are until the next opening.
+    pub left_alone: u64,
+    /// Packs that nothing knew, and that were deleted since the opening.
+    pub orphans_deleted: u64,
+    /// Whether what an operator has asked for is being done.
+    pub is_ordered: bool,
+    /// What it waits for then.
+    pub waits_for: Option<CollectorWait>,
+}
+
+/// The engine that collects garbage of one volume.
+pub(crate) struct Collector {
+    context: Context,
+    survey: Mutex<Survey>,
+    /// Something was committed, or handed back.
+    wake: Notify,
+    /// A copy that waits for the publisher's turn.
+    copied: Mutex<Option<Rewritten>>,
+    /// Something was committed or read since the collector was woken.
+    changed: AtomicBool,
+    /// Something was committed since the opening: accounts are read from then on.
+    begun: AtomicBool,
+    /// How often in a row the bucket did not answer well.
+    failures: AtomicU32,
+    /// When packs that nothing knows are to be looked for.
+    looks: Mutex<Looks>,
+    /// Packs of this gateway that may come back.
+    late: Mutex<Late>,
+    /// What operators have asked for.
+    orders: Orders,
+    rewritten: AtomicU64,
+    copied_bytes: AtomicU64,
+    orphans_deleted: AtomicU64,
+}
+
+/// How a step of the collector ended.
+enum Step {
+    /// It did something, and may go on.
+    Worked(Work),
+    /// There is nothing to do before the next commit.
+    Idle,
+    /// Others need what it would need.
+    Busy,
+    /// The bucket does not answer well: not again before the next commit.
+    Later(String),
+}
+
+impl Collector {
+    pub(crate) fn new(context: Context) -> Collector {
+        Collector {
+            survey: Mutex::new(Survey::new(context.config.rewrite_below)),
+            context,
+            wake: Notify::new(),
+            copied: Mutex::new(None),
+            changed: AtomicBool::new(false),
+            begun: AtomicBool::new(false),
+            failures: AtomicU32::new(0),
+            looks: Mutex::default(),
+            late: Mutex::default(),
+            orders: Orders::default(),
+            rewritten: AtomicU64::new(0),
+            copied_bytes: AtomicU64::new(0),
+            orphans_deleted: AtomicU64::new(0),
+        }
+    }
+
+    /// Collects whenever there is something, for as long as there is a publisher.
+    pub(crate) async fn run_forever(self: Arc<Self>) {
+        let rate = Rate::of(&self.context.config);
+        // Nothing before the first commit: who only reads makes no requests by it.
+        self.wake.notified().await;
+        loop {
+            while !self.context.may_collect() {
+                self.orders.wait_for(CollectorWait::Others);
+                let _ = tokio::time::timeout(LOOK_AGAIN, self.wake.notified()).await;
+            }
+            match self.collect_step().await {
+                Step::Worked(work) => {
+                    self.orders.goes_on();
+                    rate.rest_after(work).await;
+                }
+                Step::Idle => self.wake.notified().await,
+                Step::Busy => {
+                    self.orders.wait_for(CollectorWait::Others);
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
+                Step::Later(why) => {
+                    tracing::debug!("collecting goes on later: {why}");
+                    self.collect_later(why).await;
+                }
+            }
+        }
+    }
+
+    /// What the collector has done and has to do.
+    pub(crate) fn current_status(&self) -> CollectorStatus {
+        let mut status = self.counts();
+        let trouble = self.context.trouble.current();
+        if let Some((why, _)) = trouble.filter(|_| status.is_ordered) {
+            status.waits_for = Some(CollectorWait::Bucket(why));
+        }
+        status
+    }
+
+    fn counts(&self) -> CollectorStatus {
+        let survey = self.survey.lock();
+        let (to_rewrite, to_rewrite_bytes) = survey.to_rewrite();
+        CollectorStatus {
+            space: survey.space(),
+            to_rewrite,
+            to_rewrite_bytes,
+            rewritten: self.rewritten.load(Ordering::Relaxed),
+            copied_bytes: self.copied_bytes.load(Ordering::Relaxed),
+            left_alone: survey.left_alone(),
+            orphans_deleted: self.orphans_deleted.load(Ordering::Relaxed),
+            is_ordered: self.orders.is_open(),
+            waits_for: self.orders.waits_for(),
+        }
+    }
+
+    async fn collect_step(self: &Arc<Self>) -> Step {
+        let is_ordered = self.orders.is_open();
+        let (group, surveyed) = {
+            let mut survey = self.survey.lock();
+            let group = match is_ordered {
+                true => survey.next_group_of_all(self.copy_bytes()),
+                false => survey.next_group(self.copy_bytes()),
+            };
+            (group, survey.rest().is_none())
+        };
+        if !surveyed {
+            // The publisher reads them, and says when it has: between two commits a page and the sums belong together.
+            self.context.signals.wake_publisher();
+            return Step::Idle;
+        }
+        if !group.is_empty() {
+            return self.rewrite(group).await;
+        }
+        if is_ordered {
+            self.orders.done();
+        }
+        match self.look_for_late_packs().await {
+            Some(step) => step,
+            None => self.look_for_orphans().await,
+        }
+    }
+
+    /// Live bytes that are copied into one pack: as many as fill it, and as memory has room for beside everything else.
+    fn copy_bytes(&self) -> u64 {
+        self.context
+            .config
+            .pack_bytes
+            .min(self.context.config.memory_limit / 8)
+    }
+}
+
+impl Observer for Collector {
+    fn committed(&self, changes: &[AccountChange], _dead: &BTreeSet<PackId>) {
+        let mut survey = self.survey.lock();
+        for change in changes {
+            survey.changed(change.pack, change.before.as_ref(), change.after.as_ref());
+        }
+        drop(survey);
+        self.begun.store(true, Ordering::Release);
+        self.changed.store(true, Ordering::Release);
+    }
+
+    fn put_in_doubt(&self, pack: PackId) {
+        self.late.lock().may_come_again(pack);
+    }
+
+    fn pack_deleted(&self, pack: PackId) {
+        let grace = self.context.config.orphan_grace;
+        self.late.lock().deleted(pack, Instant::now() + grace);
+    }
+}
+
+#[async_trait]
+impl Turn for Collector {
+    fn has_work(&self) -> bool {
+        let surveys = self.begun.load(Ordering::Acquire) && self.survey.lock().rest().is_some();
+        surveys || self.copied.lock().is_some()
+    }
+
+    /// One page of the survey, and one copy that becomes what maps refer to.
+    async fn step(&self, committer: &Committer) -> Result<(), Halted> {
+        let rest = self.survey.lock().rest();
+        if let Some(from) = rest {
+            let range = KeyRange::packs_from(from);
+            let page = committer.insist(|| committer.catalog.records::<PackRecord>(&range, PAGE));
+            let page = page.await?.into_iter();
+            let accounts: Vec<_> = page.filter_map(account).collect();
+            self.survey.lock().page(&accounts, PAGE);
+            self.changed.store(true, Ordering::Release);
+        }
+        let copied = self.copied.lock().take();
+        match copied {
+            Some(copied) => self.redirect(committer, copied).await,
+            None => Ok(()),
+        }
+    }
+
+    fn over(&self) {
+        if self.changed.swap(false, Ordering::AcqRel) {
+            self.wake.notify_one();
+        }
+    }
+}
+
+fn account((key, record): (forebay_meta::Key, PackRecord)) -> Option<(PackId, PackRecord)> {
+    match key {
+        forebay_meta::Key::Pack(pack) => Some((pack, record)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! What the collector needs of the rest.
+
+use std::sync::Arc;
+
+use forebay_environment::Environment;
+use forebay_meta::Catalog;
+use forebay_pack_store::PackStore;
+use forebay_reduction::dedup::Sharing;
+
+use crate::FsConfig;
+use crate::publisher::{Progress, Stage};
+use crate::state::{Memory, Signals, StoreTrouble};
+
+/// The rooms that the collector uses. It changes nothing in them; what it wants changed it commits in the publisher's turn.
+pub(crate) struct Context {
+    pub(crate) config: Arc<FsConfig>,
+    pub(crate) environment: Environment,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) packs: Arc<PackStore>,
+    pub(crate) sharing: Arc<Sharing>,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) signals: Arc<Signals>,
+    pub(crate) trouble: Arc<StoreTrouble>,
+    pub(crate) progress: Arc<Progress>,
+}
+
+impl Context {
+    /// Whether writers, the publisher and the bucket leave room for the collector.
+    pub(super) fn may_collect(&self) -> bool {
+        let progress = &self.progress;
+        let is_busy = progress.uploads() >= self.config.upload_parallel
+            || progress.has_garbage()
+            || progress.stage() == Stage::Publishing
+            || self.memory.writers_wait();
+        !is_busy && self.trouble.current().is_none() && self.signals.is_stopped().is_none()
+    }
+}

@@ -1,0 +1,125 @@
+//! Packs that may come back after they were deleted.
+//!
+//! ```text
+//!   PUT, no answer ---> PUT again, answered ---> published ---> dead, deleted ---> looked for once more
+//!     |                                                                        ^   after the grace time
+//!     +------------------ may be carried out now, or here, or here ------------+
+//! ```
+//!
+//! What comes back under the number of a pack of this gateway nothing refers to, nor ever will: numbers are not used
+//! again. Of a gateway before this one `orphans.rs` finds it. Here are the packs of this one, and only those of which a
+//! try was never answered: nothing is asked for as long as the bucket answers, and once for each of them else. It is in
+//! memory alone: after a restart they are packs of an earlier epoch.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::Ordering;
+
+use forebay_types::PackId;
+use tokio::time::Instant;
+
+use super::rate::Work;
+use super::{Collector, Step};
+
+/// Packs that are remembered, of each kind. What finds no place is found after the next start.
+const MOST: usize = 65_536;
+
+#[derive(Debug, Default)]
+pub(super) struct Late {
+    /// Packs that a try which was not answered may put into the bucket again.
+    doubtful: BTreeSet<PackId>,
+    /// Those of them that were deleted, and when they are to be looked for.
+    deleted: VecDeque<(Instant, PackId)>,
+}
+
+impl Late {
+    pub(super) fn may_come_again(&mut self, pack: PackId) {
+        if self.doubtful.len() >= MOST {
+            self.doubtful.pop_first();
+        }
+        self.doubtful.insert(pack);
+    }
+
+    pub(super) fn deleted(&mut self, pack: PackId, due: Instant) {
+        if self.doubtful.remove(&pack) && self.deleted.len() < MOST {
+            self.deleted.push_back((due, pack));
+        }
+    }
+
+    /// The next one that is to be looked for now.
+    fn due(&self, now: Instant) -> Option<PackId> {
+        let (due, pack) = self.deleted.front()?;
+        (*due <= now).then_some(*pack)
+    }
+
+    fn looked_for(&mut self, pack: PackId) {
+        self.deleted.retain(|(_, other)| *other != pack);
+    }
+}
+
+impl Collector {
+    /// Looks for a pack that may have come back, if it is time to, and deletes it. None if there is none to be looked for.
+    pub(super) async fn look_for_late_packs(&self) -> Option<Step> {
+        let pack = self.late.lock().due(Instant::now())?;
+        let mut work = Work::default();
+        if let Err(why) = self.delete_late_pack(pack, &mut work).await {
+            return Some(Step::Later(why.to_string()));
+        }
+        self.late.lock().looked_for(pack);
+        Some(Step::Worked(work))
+    }
+
+    async fn delete_late_pack(&self, pack: PackId, work: &mut Work) -> object_store::Result<()> {
+        work.add(0);
+        if !self.context.packs.has(pack).await? {
+            return Ok(());
+        }
+        work.add(0);
+        self.context.packs.delete(pack).await?;
+        self.orphans_deleted.fetch_add(1, Ordering::Relaxed);
+        tracing::info!(
+            "pack {pack} was deleted, and has come back by an upload that was given up: it is deleted again"
+        );
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn only_what_was_doubtful_is_looked_for_once_and_not_before_its_time() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let mut late = Late::default();
+        late.may_come_again(PackId(1));
+        late.may_come_again(PackId(2));
+        late.deleted(PackId(1), now + second);
+        late.deleted(PackId(3), now);
+        assert_eq!(late.due(now), None);
+        assert_eq!(late.due(now + second), Some(PackId(1)));
+        late.looked_for(PackId(1));
+        late.deleted(PackId(1), now);
+        assert_eq!(late.due(now + second), None);
+        late.deleted(PackId(2), now);
+        assert_eq!(late.due(now), Some(PackId(2)));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_latest_are_kept() {
+        let now = Instant::now();
+        let mut late = Late::default();
+        for pack in 0..=MOST as u64 {
+            late.may_come_again(PackId(pack));
+        }
+        late.deleted(PackId(0), now);
+        assert_eq!(late.due(now), None);
+        for pack in 1..=MOST as u64 {
+            late.deleted(PackId(pack), now);
+            late.may_come_again(PackId(MOST as u64 + pack));
+        }
+        late.deleted(PackId(MOST as u64 + 1), now);
+        assert_eq!(late.deleted.len(), MOST);
+    }
+}

@@ -1,0 +1,239 @@
+//! Packs that nothing knows: put there by a gateway that ended, or was fenced, before it had published them.
+//!
+//! Why those of an earlier epoch are garbage for good: an account is made by the gateway that wrote the pack, in the batch
+//! of its checkpoint; a gateway of an earlier epoch can commit nothing any more; and what is replayed from its log is
+//! written anew, under numbers of the new epoch. So a pack of an earlier epoch without an account, seen in metadata that
+//! were read after the bucket was listed, never gets one.
+//!
+//! Such a gateway may have had packs on their way when it was killed or fenced, and they may arrive after the first look. So
+//! there is a second one, with the first commit when the grace time is over, and further ones while what is found is too
+//! young.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use forebay_meta::record::{DeadPack, PackRecord, Record};
+use forebay_meta::{Key, KeyRange, StoreError};
+use forebay_types::PackId;
+use futures_util::StreamExt;
+use tokio::time::Instant;
+
+use super::rate::{Rate, Work};
+use super::rewrite::Unfinished;
+use super::{Collector, PAGE, Step};
+
+/// Objects that one request lists.
+const LISTED_AT_ONCE: u64 = 1000;
+
+/// An object below `packs/` that may be garbage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Suspect {
+    pack: PackId,
+    bytes: u64,
+}
+
+/// When the bucket is to be looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Looks {
+    /// At once, and again.
+    #[default]
+    First,
+    /// Not before this, and again if some are too young then.
+    Again(Instant),
+    /// There can be no more.
+    Over,
+}
+
+impl Looks {
+    fn is_due(self, now: Instant) -> bool {
+        match self {
+            Looks::First => true,
+            Looks::Again(due) => due <= now,
+            Looks::Over => false,
+        }
+    }
+
+    /// What comes after a look.
+    fn next(self, some_are_young: bool, now: Instant, grace: Duration) -> Looks {
+        match self == Looks::First || some_are_young {
+            true => Looks::Again(now + grace),
+            false => Looks::Over,
+        }
+    }
+}
+
+impl Collector {
+    /// Looks for packs that nothing knows, if it is time to, and deletes them.
+    pub(super) async fn look_for_orphans(&self) -> Step {
+        let looks = *self.looks.lock();
+        if !looks.is_due(Instant::now()) {
+            return Step::Idle;
+        }
+        match self.delete_orphans().await {
+            Ok(some_are_young) => {
+                let next = looks.next(
+                    some_are_young,
+                    Instant::now(),
+                    self.context.config.orphan_grace,
+                );
+                *self.looks.lock() = next;
+                Step::Idle
+            }
+            Err(why) => Step::Later(why),
+        }
+    }
+
+    /// Deletes what is old enough; says whether some is not.
+    async fn delete_orphans(&self) -> Result<bool, String> {
+        let pace = Rate::of(&self.context.config);
+        // The metadata come after the list: what was published meanwhile is in them.
+        let (mut suspects, young) = self.packs_of_earlier_epochs(&pace).await?;
+        self.subtract::<PackRecord>(KeyRange::packs(), &mut suspects)
+            .await
+            .map_err(|error| error.to_string())?;
+        self.subtract::<DeadPack>(KeyRange::dead_packs(), &mut suspects)
+            .await
+            .map_err(|error| error.to_string())?;
+        for suspect in suspects {
+            let mut work = Work::default();
+            if self.is_orphan(suspect, &mut work).await? {
+                let deleted = self.context.packs.delete(suspect.pack).await;
+                deleted.map_err(|error| error.to_string())?;
+                work.requests += 1;
+                self.orphans_deleted.fetch_add(1, Ordering::Relaxed);
+                tracing::info!(
+                    "pack {} was never published, and is deleted: {} bytes",
+                    suspect.pack,
+                    suspect.bytes
+                );
+            }
+            pace.rest_after(work).await;
+        }
+        Ok(young)
+    }
+
+    /// The packs of earlier epochs that are older than the grace time, in the order of their numbers, and whether there
+    /// are younger ones.
+    async fn packs_of_earlier_epochs(&self, pace: &Rate) -> Result<(Vec<Suspect>, bool), String> {
+        let own = self.context.progress.state().epoch;
+        let now = self.context.environment.clock.now().seconds;
+        let (mut suspects, mut young, mut listed) = (Vec::new(), false, 0_u64);
+        let mut objects = self.context.packs.list();
+        while let Some(object) = objects.next().await {
+            let (pack, object) = object.map_err(|error| error.to_string())?;
+            listed += 1;
+            if listed.is_multiple_of(LISTED_AT_ONCE) {
+                let page = Work {
+                    bytes: 0,
+                    requests: 1,
+                };
+                pace.rest_after(page).await;
+            }
+            if pack.epoch() >= own {
+                continue;
+            }
+            let age = now.saturating_sub(object.last_modified.timestamp());
+            if Duration::from_secs(age.max(0).unsigned_abs()) < self.context.config.orphan_grace {
+                young = true;
+            } else {
+                suspects.push(Suspect {
+                    pack,
+                    bytes: object.size,
+                });
+            }
+        }
+        suspects.sort_unstable_by_key(|suspect| suspect.pack);
+        Ok((suspects, young))
+    }
+
+    /// Leaves out what the metadata know.
+    async fn subtract<R: Record>(
+        &self,
+        range: KeyRange,
+        suspects: &mut Vec<Suspect>,
+    ) -> Result<(), StoreError> {
+        let mut rest = range;
+        // Both are in the order of numbers.
+        let mut kept = Vec::new();
+        let mut unseen = std::mem::take(suspects).into_iter().peekable();
+        while unseen.peek().is_some() {
+            let page = self.context.catalog.records::<R>(&rest, PAGE).await?;
+            for (key, _) in &page {
+                let (Key::Pack(known) | Key::DeadPack(known)) = key else {
+                    continue;
+                };
+                kept.extend(std::iter::from_fn(|| {
+                    unseen.next_if(|suspect| suspect.pack < *known)
+                }));
+                unseen.next_if(|suspect| suspect.pack == *known);
+            }
+            match page.last() {
+                Some((last, _)) if page.len() == PAGE => rest = rest.after(&last.encode()),
+                _ => break,
+            }
+        }
+        kept.extend(unseen);
+        *suspects = kept;
+        Ok(())
+    }
+
+    /// A second look, at this one alone: that it has no account, and that no block refers to it, though one without an
+    /// account never should.
+    async fn is_orphan(&self, suspect: Suspect, work: &mut Work) -> Result<bool, String> {
+        let Suspect { pack, bytes } = suspect;
+        let blocks = match self.blocks_that_may_refer(pack, bytes, work).await {
+            Ok(blocks) => blocks,
+            Err(Unfinished::Alone(_, why)) => {
+                tracing::warn!(
+                    "pack {pack} is not known to the metadata, and is left as it is: {why}; `forebay gc` says more"
+                );
+                return Ok(false);
+            }
+            Err(Unfinished::Later(why)) => return Err(why),
+            Err(Unfinished::Busy) => return Err("the gateway is busy".to_owned()),
+        };
+        for block in blocks {
+            let map = self
+                .context
+                .catalog
+                .block_map(block.inode, block.block)
+                .await;
+            let map = map.map_err(|error| error.to_string())?;
+            let refers = map.is_some_and(|map| map.bytes_by_pack().contains_key(&pack));
+            if refers {
+                tracing::error!(
+                    "inode {} refers to pack {pack}, which has no account; `forebay fsck` says more",
+                    block.inode
+                );
+                return Ok(false);
+            }
+        }
+        let account = self.context.catalog.pack(pack).await;
+        let dead = self
+            .context
+            .catalog
+            .record::<DeadPack>(&Key::DeadPack(pack))
+            .await;
+        let account = account.map_err(|error| error.to_string())?;
+        let dead = dead.map_err(|error| error.to_string())?;
+        Ok(account.is_none() && dead.is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_two_looks_and_more_only_while_something_is_too_young() {
+        let (now, grace) = (Instant::now(), Duration::from_secs(3600));
+        let first = Looks::default();
+        assert!(first.is_due(now));
+        let second = first.next(false, now, grace);
+        assert!(!second.is_due(now) && second.is_due(now + grace));
+        let third = second.next(true, now + grace, grace);
+        assert_eq!(third, Looks::Again(now + 2 * grace));
+        let over = third.next(false, now + 2 * grace, grace);
+        assert!(!over.is_due(now + 1000 * grace));
+    }
+}

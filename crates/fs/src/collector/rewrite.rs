@@ -1,0 +1,505 @@
+//! Rewriting packs that are mostly dead: what lives of them goes into a new pack.
+//!
+//! Copying changes nothing: the new pack is one that nothing knows until the publisher has redirected the maps. A crash
+//! in between leaves it as an orphan; afterwards the old packs have no live bytes, and are deleted like all others.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use forebay_cache::Lease;
+use forebay_environment::backoff;
+use forebay_meta::record::{
+    BlockMap, Extent, FrameAddress, Origin, PackRecord, Referrer, VolumeState,
+};
+use forebay_meta::{Batch, Key, KeyRange, StoreError};
+use forebay_pack::index::{INDEX_ENTRY_LEN, INDEX_FOOTER_LEN};
+use forebay_pack::{Frame, FrameRef, PackError, PackWriter, open_index};
+use forebay_pack_store::FetchError;
+use forebay_reduction::dedup::fingerprints;
+use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId};
+use tokio::sync::oneshot;
+
+use super::moves::{MOST_SPAN, Move, Sources, extents_in, frames_of, sources_of, spans};
+use super::rate::Work;
+use super::{Collector, PAGE, Step};
+use crate::publisher::{Account, Committer, Halted, PutPack, address, known_frame};
+use crate::state::Stopped;
+
+/// How often something of a pack is asked for that does not come, while the bucket answers others.
+const MOST_FAILURES: u32 = 5;
+/// Blocks whose maps one batch changes, at most.
+const MOST_BLOCKS: usize = 4096;
+/// Beside what is copied: what one GET brings, and a frame of it that was compressed.
+const FRAMES_ON_THEIR_WAY: u64 = MOST_SPAN + BLOCK_SIZE;
+
+/// A new pack in the bucket, and what the publisher has to redirect to it.
+pub(super) struct Rewritten {
+    pack: PutPack,
+    moves: Vec<Move>,
+    /// Told when it is done.
+    done: oneshot::Sender<()>,
+}
+
+/// Why copying did not come to an end.
+pub(super) enum Unfinished {
+    /// Others need the memory.
+    Busy,
+    /// The bucket does not answer well.
+    Later(String),
+    /// A pack cannot be rewritten.
+    Alone(PackId, String),
+}
+
+impl From<StoreError> for Unfinished {
+    fn from(error: StoreError) -> Self {
+        // What is damaged is found, and said, by who needs it.
+        Unfinished::Later(error.to_string())
+    }
+}
+
+/// The live bytes of a block that move, and where they come from.
+struct Wanted {
+    block: BlockKey,
+    extents: Vec<Extent>,
+}
+
+/// The same with the bytes of the frames that they become.
+struct Copied {
+    block: BlockKey,
+    extents: Vec<Extent>,
+    frames: Vec<(ByteRange, Vec<u8>)>,
+}
+
+impl Copied {
+    fn of(wanted: Wanted) -> Copied {
+        let frames = frames_of(&wanted.extents).into_iter();
+        Copied {
+            block: wanted.block,
+            frames: frames
+                .map(|range| (range, vec![0; range.len() as usize]))
+                .collect(),
+            extents: wanted.extents,
+        }
+    }
+
+    /// Copies what counts of a frame; nothing if a map says more of it than it has.
+    fn take(&mut self, address: &FrameAddress, frame: &Frame) -> Option<()> {
+        let of_it = self
+            .extents
+            .iter()
+            .filter(|extent| extent.frame == *address);
+        for extent in of_it {
+            for (place, bytes) in &mut self.frames {
+                let part = extent.range.intersect(*place);
+                if part.is_empty() {
+                    continue;
+                }
+                let from = part.start.checked_sub(u64::from(address.raw_start))? as usize;
+                let from = frame.data.get(from..from + part.len() as usize)?;
+                let at = (part.start - place.start) as usize;
+                bytes.get_mut(at..at + from.len())?.copy_from_slice(from);
+            }
+        }
+        Some(())
+    }
+}
+
+impl Collector {
+    /// Copies what lives of these packs into a new one, and has the maps redirected to it.
+    pub(super) async fn rewrite(self: &Arc<Self>, group: Vec<PackId>) -> Step {
+        let mut work = Work::default();
+        let rewritten = match self.copy(&group, &mut work).await {
+            Ok(Some(copy)) => copy,
+            Ok(None) => return Step::Worked(work),
+            Err(Unfinished::Busy) => return Step::Busy,
+            Err(Unfinished::Later(why)) => {
+                if self.failures.fetch_add(1, Ordering::Relaxed) < MOST_FAILURES {
+                    return Step::Later(why);
+                }
+                // The bucket answers others, so something is wrong with this one.
+                return self.give_up(group[0], &why, work);
+            }
+            Err(Unfinished::Alone(pack, why)) => return self.give_up(pack, &why, work),
+        };
+        let (done, is_done) = oneshot::channel();
+        let (pack, moves) = rewritten;
+        let copied_bytes = pack.record.raw_bytes;
+        *self.copied.lock() = Some(Rewritten { pack, moves, done });
+        self.context.signals.wake_publisher();
+        if is_done.await.is_err() {
+            // The volume has stopped.
+            return Step::Idle;
+        }
+        self.failures.store(0, Ordering::Relaxed);
+        self.copied_bytes.fetch_add(copied_bytes, Ordering::Relaxed);
+        Step::Worked(work)
+    }
+
+    fn give_up(&self, pack: PackId, why: &str, work: Work) -> Step {
+        tracing::warn!(
+            "pack {pack} is mostly dead and cannot be rewritten: {why}; it is left as it is"
+        );
+        self.survey.lock().leave_alone(pack);
+        self.failures.store(0, Ordering::Relaxed);
+        Step::Worked(work)
+    }
+
+    /// The new pack, once it is in the bucket; none if nothing of the packs lives any more, or not yet.
+    async fn copy(
+        self: &Arc<Self>,
+        group: &[PackId],
+        work: &mut Work,
+    ) -> Result<Option<(PutPack, Vec<Move>)>, Unfinished> {
+        // Before anything is asked for: who finds no memory comes back, and must not pay for each time. It is for the
+        // bytes, as many as there are or one pack has room for; the pack that is made of them; and what is on its way.
+        let live = self.survey.lock().live_in(group);
+        let most = live.min(self.copy_bytes().max(BLOCK_SIZE));
+        let lease = self
+            .context
+            .memory
+            .lease_spare(2 * most + FRAMES_ON_THEIR_WAY)
+            .await;
+        let lease = lease.ok_or(Unfinished::Busy)?;
+        let wanted = self.live_in(group, work).await?;
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let copied = self.copy_blocks(wanted, work).await?;
+        self.put_copy(copied, lease, work).await.map(Some)
+    }
+
+    /// What lives in these packs, in the order of blocks, as far as one pack has room for it. Nothing also if that changes
+    /// meanwhile.
+    async fn live_in(&self, group: &[PackId], work: &mut Work) -> Result<Vec<Wanted>, Unfinished> {
+        let mut blocks = BTreeSet::new();
+        let mut said = vec![0; group.len()];
+        for (pack, said) in group.iter().zip(&mut said) {
+            let Some(record) = self.context.catalog.pack(*pack).await? else {
+                continue;
+            };
+            *said = record.live_bytes;
+            blocks.extend(
+                self.blocks_that_may_refer(*pack, record.bytes, work)
+                    .await?,
+            );
+            blocks.extend(self.referrers(*pack).await?);
+        }
+        let mut wanted = Vec::new();
+        let mut found = vec![0_u64; group.len()];
+        let mut room = self.copy_bytes();
+        for block in blocks {
+            let Some(map) = self
+                .context
+                .catalog
+                .block_map(block.inode, block.block)
+                .await?
+            else {
+                continue;
+            };
+            let extents = extents_in(&map, group);
+            for extent in &extents {
+                let packs = group.iter().zip(&mut found);
+                for (_, found) in packs.filter(|(pack, _)| **pack == extent.frame.pack) {
+                    *found += extent.range.len();
+                }
+            }
+            let bytes: u64 = extents.iter().map(|extent| extent.range.len()).sum();
+            let fits = bytes <= room || wanted.is_empty();
+            if bytes > 0 && fits && wanted.len() < MOST_BLOCKS {
+                room = room.saturating_sub(bytes);
+                wanted.push(Wanted { block, extents });
+            }
+        }
+        for ((pack, found), said) in group.iter().zip(found).zip(said) {
+            // Read after the maps: what lived at the first look may have been written anew since.
+            let record = self.context.catalog.pack(*pack).await?;
+            let says = record.map_or(0, |record| record.live_bytes);
+            if found < says {
+                if says != said {
+                    // What it holds was found for other blocks meanwhile, perhaps: it is looked through again.
+                    return Ok(Vec::new());
+                }
+                return Err(Unfinished::Alone(
+                    *pack,
+                    format!("{says} bytes of it are in use, and {found} of them were found"),
+                ));
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// The blocks that were given frames of a pack which were written for others. Some may have others by now.
+    async fn referrers(&self, pack: PackId) -> Result<Vec<BlockKey>, Unfinished> {
+        let mut range = KeyRange::referrers(pack);
+        let mut blocks = Vec::new();
+        loop {
+            let page = self
+                .context
+                .catalog
+                .records::<Referrer>(&range, PAGE)
+                .await?;
+            let full = page.len() == PAGE;
+            let last = page.last().map(|(key, _)| key.encode());
+            blocks.extend(page.into_iter().filter_map(|(key, _)| match key {
+                Key::Referrer(_, block) => Some(block),
+                _ => None,
+            }));
+            match last.filter(|_| full) {
+                Some(last) => range = range.after(&last),
+                None => return Ok(blocks),
+            }
+        }
+    }
+
+    /// The blocks whose maps may refer to a pack: those that its index names, beside its [referrers](Collector::referrers). Who
+    /// relies on these being all has to compare what he finds with the pack's account.
+    pub(super) async fn blocks_that_may_refer(
+        &self,
+        pack: PackId,
+        bytes: u64,
+        work: &mut Work,
+    ) -> Result<BTreeSet<BlockKey>, Unfinished> {
+        /// A first look at the end of a pack: the index of some 370 frames.
+        const TAIL: u64 = (16 << 10) + INDEX_FOOTER_LEN as u64;
+        const _: () = assert!(TAIL > INDEX_ENTRY_LEN as u64);
+        let mut tail_len = TAIL;
+        loop {
+            let from = bytes.saturating_sub(tail_len);
+            let tail = self.context.packs.bytes(pack, from..bytes).await;
+            let tail = tail.map_err(|error| unfinished(pack, error))?;
+            work.add(tail.len() as u64);
+            match open_index(&tail, self.context.packs.keys()) {
+                Ok(index)
+                    if index.pack != pack || index.volume != self.context.packs.keys().volume() =>
+                {
+                    let why = "its index is of another pack".to_owned();
+                    return Err(Unfinished::Alone(pack, why));
+                }
+                Ok(index) => {
+                    let entries = index.entries.iter();
+                    return Ok(entries.map(|entry| entry.block).collect());
+                }
+                Err(PackError::TailTooShort { needed }) if tail_len < needed as u64 => {
+                    tail_len = needed as u64;
+                }
+                Err(error) => return Err(Unfinished::Alone(pack, error.to_string())),
+            }
+        }
+    }
+
+    /// Fetches the bytes that move, with few large GETs.
+    async fn copy_blocks(
+        &self,
+        wanted: Vec<Wanted>,
+        work: &mut Work,
+    ) -> Result<Vec<Copied>, Unfinished> {
+        let mut copied: Vec<Copied> = wanted.into_iter().map(Copied::of).collect();
+        let frames = copied.iter().enumerate().flat_map(|(at, block)| {
+            let frames: HashSet<FrameAddress> = block.extents.iter().map(|e| e.frame).collect();
+            frames.into_iter().map(move |frame| (frame, at))
+        });
+        for span in spans(frames.collect()) {
+            let stored = self
+                .context
+                .packs
+                .bytes(span.pack, span.range.clone())
+                .await;
+            let stored = stored.map_err(|error| unfinished(span.pack, error))?;
+            work.add(stored.len() as u64);
+            for (address, at) in span.frames {
+                let block = &mut copied[at];
+                let opened =
+                    self.context
+                        .packs
+                        .open(block.block, &address, span.range.start, &stored);
+                let frame = opened.map_err(|error| unfinished(span.pack, error))?;
+                block.take(&address, &frame).ok_or_else(|| {
+                    let why = "a map refers to bytes that its frame does not have".to_owned();
+                    Unfinished::Alone(span.pack, why)
+                })?;
+            }
+        }
+        Ok(copied)
+    }
+
+    /// Makes a pack of the bytes, and puts it into the bucket: until it is there, or the volume stops.
+    async fn put_copy(
+        self: &Arc<Self>,
+        copied: Vec<Copied>,
+        _lease: Lease,
+        work: &mut Work,
+    ) -> Result<(PutPack, Vec<Move>), Unfinished> {
+        let pack = self.context.progress.new_pack();
+        let (sharing, keys) = (
+            self.context.sharing.clone(),
+            self.context.packs.keys().clone(),
+        );
+        let compression = self.context.config.compression.lowest();
+        let frames = copied.iter().flat_map(|block| &block.frames);
+        let raw: usize = frames.clone().map(|(_, bytes)| bytes.len()).sum();
+        let memory = Vec::with_capacity(PackWriter::most_bytes(frames.count(), raw));
+        let encoded = self.context.environment.compute.run_in_background(move || {
+            let mut writer = PackWriter::new_in(memory, pack, &keys, compression);
+            let mut moves = Vec::with_capacity(copied.len());
+            let mut known = Vec::new();
+            // What several blocks share they go on sharing.
+            let mut written: HashMap<Sources, (FrameRef, BlockKey)> = HashMap::new();
+            for Copied {
+                block,
+                extents,
+                frames,
+            } in copied
+            {
+                let mut to = Vec::with_capacity(frames.len());
+                for (range, bytes) in frames {
+                    let sources = sources_of(&extents, range);
+                    if let Some((frame, first)) = written.get(&sources) {
+                        to.push(shared(frame, *first, block, range));
+                        continue;
+                    }
+                    let fingerprint = fingerprints(&[vec![&bytes[..]]], &sharing, &keys).pop();
+                    let hash = fingerprint.and_then(|fingerprint| fingerprint.hash);
+                    let raw = std::iter::once(&bytes[..]);
+                    let (frame, hash) = writer.push_hashed(block, range, raw, hash);
+                    if !sharing.is_off() {
+                        known.extend(
+                            fingerprint
+                                .map(|fingerprint| known_frame(block, &frame, &fingerprint, hash)),
+                        );
+                    }
+                    to.push(address(&frame));
+                    written.insert(sources, (frame, block));
+                }
+                moves.push(Move {
+                    block,
+                    from: extents,
+                    to,
+                });
+            }
+            (writer.finish(), moves, known)
+        });
+        let (finished, moves, known) = encoded.await.map_err(|error| {
+            self.context.signals.stop(Stopped::Failed(format!(
+                "a pack could not be encoded: {error}"
+            )));
+            Unfinished::Later("the volume has stopped".into())
+        })?;
+        let bytes = finished.bytes;
+        let (mut attempt, mut is_doubtful) = (1, false);
+        loop {
+            match self.context.packs.put(pack, bytes.clone()).await {
+                Ok(doubtful) => {
+                    is_doubtful |= doubtful;
+                    break;
+                }
+                Err(error) => {
+                    // Given up it might be there all the same, and nothing would know it before the next opening.
+                    is_doubtful = true;
+                    tracing::debug!("pack {pack}: {error}; tried again");
+                    tokio::time::sleep(backoff(attempt, &*self.context.environment.random)).await;
+                    attempt += 1;
+                }
+            }
+        }
+        if is_doubtful {
+            self.late.lock().may_come_again(pack);
+        }
+        work.add(bytes.len() as u64);
+        let raw = finished.frames.iter();
+        let raw_bytes = raw.map(|entry| u64::from(entry.frame.raw_len)).sum();
+        let record = PackRecord {
+            bytes: bytes.len() as u64,
+            raw_bytes,
+            live_bytes: raw_bytes,
+            frames: finished.frames.len() as u32,
+        };
+        let pack = PutPack {
+            id: pack,
+            record,
+            known,
+        };
+        Ok((pack, moves))
+    }
+
+    /// The publisher's part: maps that still refer to what was copied refer to the copy, in one batch with the accounts.
+    pub(super) async fn redirect(
+        &self,
+        committer: &Committer,
+        rewritten: Rewritten,
+    ) -> Result<(), Halted> {
+        let Rewritten { pack, moves, done } = rewritten;
+        let mut batch = Batch::new();
+        let mut account = Account::default();
+        let mut refused = BTreeSet::new();
+        for moving in &moves {
+            let BlockKey { inode, block } = moving.block;
+            let map = committer
+                .insist(|| committer.catalog.block_map(inode, block))
+                .await?;
+            let map: BlockMap = map.unwrap_or_default();
+            match moving.apply(&map) {
+                Ok(Some(moved)) => {
+                    batch.put(&Key::Block(moving.block), &moved.map);
+                    account.displace(moved.displaced);
+                    account.add(pack.id, moved.bytes);
+                    if moving.to.iter().any(|frame| frame.origin.is_some()) {
+                        batch.put(&Key::Referrer(pack.id, moving.block), &Referrer);
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!("inode {inode}, block {}: {error}", block.0);
+                    refused.extend(moving.from.iter().map(|extent| extent.frame.pack));
+                }
+            }
+        }
+        let packs = moves.iter().flat_map(|moving| &moving.from);
+        let packs: BTreeSet<PackId> = packs.map(|extent| extent.frame.pack).collect();
+        let is_used = account.open(pack.id, pack.record);
+        match is_used {
+            true => committer.note_frames(&pack, &mut batch),
+            false => committer.discard(pack.id, pack.record, None, &mut batch),
+        }
+        let state = VolumeState {
+            next_pack: committer.progress.next_pack(),
+            ..committer.progress.state()
+        };
+        committer.commit(batch, account, state, None).await?;
+        if is_used {
+            committer.noted_frames(&pack);
+        }
+        let mut survey = self.survey.lock();
+        for pack in &refused {
+            survey.leave_alone(*pack);
+        }
+        drop(survey);
+        let rewritten = packs.difference(&refused).count() as u64;
+        self.rewritten.fetch_add(rewritten, Ordering::Relaxed);
+        // Nobody waits any more while the volume stops.
+        let _ = done.send(());
+        Ok(())
+    }
+}
+
+/// How the map of `block` names a frame that was written for another block.
+fn shared(frame: &FrameRef, first: BlockKey, block: BlockKey, range: ByteRange) -> FrameAddress {
+    let written_for = Origin {
+        block: first,
+        start: frame.start,
+    };
+    // Blocks have 4 MiB.
+    let start = range.start as u32;
+    FrameAddress {
+        raw_start: start,
+        origin: (written_for != Origin { block, start }).then_some(written_for),
+        ..address(frame)
+    }
+}
+
+fn unfinished(pack: PackId, error: FetchError) -> Unfinished {
+    match error {
+        FetchError::Unavailable(why) => Unfinished::Later(why),
+        FetchError::Damaged(why) => Unfinished::Alone(pack, why),
+    }
+}

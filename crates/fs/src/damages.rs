@@ -1,0 +1,315 @@
+//! Damaged frames that readers and the scrub have met, and what became of each.
+//!
+//! ```text
+//!   found ------------------> healed         what memory or the disk cache has of it is uploaded anew
+//!     | a copy is looked for   partly healed  they have a part
+//!     | in the background      lost           they have nothing
+//!     v                        unused         no file needs it
+//!   named: the path of the file is looked for
+//! ```
+//!
+//! It is a list for the operator, in memory and bounded. What is damaged stays known to the metadata by the
+//! [scrub's records](forebay_meta::record::ScrubRecord), and to readers by meeting it.
+
+use std::collections::BTreeMap;
+
+use forebay_meta::FrameAddress;
+use forebay_pack::object_name;
+use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, PackId};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Damaged frames that are kept in the list.
+const MOST: usize = 1000;
+
+/// What became of a damaged frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DamageState {
+    /// A good copy is still looked for.
+    Found,
+    /// All bytes that files need of it were at hand, and go to the bucket anew with the next checkpoint.
+    Healed,
+    /// Some were.
+    PartlyHealed {
+        /// Those that were not: reading them is an error.
+        lost_bytes: u64,
+    },
+    /// No good copy is at hand: reading these bytes is an error until somebody writes them anew.
+    Lost,
+    /// No file needs it any more.
+    Unused,
+}
+
+/// A frame in the bucket that is not what was written there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedFrame {
+    /// The pack that holds it.
+    pub pack: PackId,
+    /// The name of that object below the volume's prefix.
+    pub object: String,
+    /// Where the frame begins in it, in bytes.
+    pub offset: u32,
+    /// The file that has its bytes.
+    pub inode: Inode,
+    /// Where these begin in the file.
+    pub from: u64,
+    /// Where they end.
+    pub to: u64,
+    /// A path of the file, from the volume's root; none if it has none, or is not known yet.
+    pub path: Option<Vec<u8>>,
+    /// What is wrong with the frame.
+    pub why: String,
+    /// What became of it.
+    pub state: DamageState,
+}
+
+/// A frame of a block, as whoever finds it damaged knows it. Frames that several blocks share are several of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) pack: PackId,
+    pub(crate) offset: u32,
+    pub(crate) block: BlockKey,
+}
+
+struct Entry {
+    /// What of its block the frame holds.
+    range: ByteRange,
+    why: String,
+    state: DamageState,
+    /// Outer: whether it was looked for.
+    path: Option<Option<Vec<u8>>>,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct Damages {
+    list: Mutex<List>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct List {
+    frames: BTreeMap<Place, Entry>,
+    /// How many there was no room for.
+    more: u64,
+}
+
+impl Damages {
+    /// Notes that a frame, which holds `range` of its block, is damaged. Says whether that is news.
+    pub(crate) fn note(&self, place: Place, range: ByteRange, why: &str) -> bool {
+        let mut list = self.list.lock();
+        if list.frames.contains_key(&place) {
+            return false;
+        }
+        if list.frames.len() >= MOST && !list.make_room() {
+            list.more += 1;
+            return true;
+        }
+        let entry = Entry {
+            range,
+            why: why.to_owned(),
+            state: DamageState::Found,
+            path: None,
+        };
+        list.frames.insert(place, entry);
+        self.wake.notify_one();
+        true
+    }
+
+    /// Notes that a frame of a block is damaged, and logs it if that is news. The healer does the rest.
+    pub(crate) fn report(&self, block: BlockKey, address: &FrameAddress, why: &str) {
+        let range = address.raw_range();
+        let place = Place {
+            pack: address.pack,
+            offset: address.offset,
+            block,
+        };
+        if self.note(place, range, why) {
+            let begins = block.block.start();
+            tracing::error!(
+                "inode {}, bytes {} to {}, cannot be read: {why}; the rest of the file still can",
+                block.inode,
+                begins + range.start,
+                begins + range.end,
+            );
+        }
+    }
+
+    /// The pack is about to be read again: what is still damaged of it will be noted anew.
+    pub(crate) fn forget(&self, pack: PackId) {
+        self.list
+            .lock()
+            .frames
+            .retain(|place, _| place.pack != pack);
+    }
+
+    /// Whether something of this pack may be damaged, as far as is known.
+    pub(crate) fn may_have(&self, pack: PackId) -> bool {
+        let first = Place {
+            pack,
+            offset: 0,
+            block: BlockKey {
+                inode: Inode(0),
+                block: BlockIndex(0),
+            },
+        };
+        let list = self.list.lock();
+        let next = list.frames.range(first..).next();
+        list.more > 0 || next.is_some_and(|(place, _)| place.pack == pack)
+    }
+
+    /// Returns when there may be something new.
+    pub(crate) async fn changed(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Frames for which a good copy is to be looked for, at most `limit`.
+    pub(crate) fn found(&self, limit: usize) -> Vec<Place> {
+        let list = self.list.lock();
+        let found = list
+            .frames
+            .iter()
+            .filter(|(_, entry)| entry.state == DamageState::Found);
+        found.map(|(place, _)| *place).take(limit).collect()
+    }
+
+    /// Notes what became of a frame.
+    pub(crate) fn settle(&self, place: &Place, state: DamageState) {
+        if let Some(entry) = self.list.lock().frames.get_mut(place) {
+            entry.state = state;
+        }
+    }
+
+    /// Files that lost bytes and whose paths were not looked for.
+    pub(crate) fn nameless(&self) -> Vec<Inode> {
+        let list = self.list.lock();
+        let nameless = list.frames.iter().filter(|(_, entry)| entry.is_nameless());
+        let mut inodes: Vec<Inode> = nameless.map(|(place, _)| place.block.inode).collect();
+        inodes.dedup();
+        inodes
+    }
+
+    /// Notes the path of a file, if it has one. Gives what is damaged of it and was not named before.
+    pub(crate) fn name(&self, inode: Inode, path: Option<&[u8]>) -> Vec<DamagedFrame> {
+        let mut list = self.list.lock();
+        let mut named = Vec::new();
+        for (place, entry) in &mut list.frames {
+            if place.block.inode == inode && entry.is_nameless() {
+                entry.path = Some(path.map(<[u8]>::to_vec));
+                named.push(entry.described(place));
+            }
+        }
+        named
+    }
+
+    /// The list, and how many more there are.
+    pub(crate) fn list(&self) -> (Vec<DamagedFrame>, u64) {
+        let list = self.list.lock();
+        let frames = list.frames.iter();
+        let frames = frames.map(|(place, entry)| entry.described(place));
+        (frames.collect(), list.more)
+    }
+
+    /// How many frames have bytes that cannot be read.
+    pub(crate) fn lost(&self) -> u64 {
+        let list = self.list.lock();
+        let lost = list.frames.values().filter(|entry| entry.has_lost());
+        lost.count() as u64 + list.more
+    }
+}
+
+impl List {
+    /// Takes one out of the list of which nobody has to hear any more.
+    fn make_room(&mut self) -> bool {
+        let over = |entry: &Entry| matches!(entry.state, DamageState::Healed | DamageState::Unused);
+        let mut frames = self.frames.iter();
+        let Some((&place, _)) = frames.find(|(_, entry)| over(entry)) else {
+            return false;
+        };
+        self.frames.remove(&place).is_some()
+    }
+}
+
+impl Entry {
+    /// Whether bytes of it cannot be read, as far as is known.
+    fn has_lost(&self) -> bool {
+        match self.state {
+            DamageState::Found | DamageState::Lost | DamageState::PartlyHealed { .. } => true,
+            DamageState::Healed | DamageState::Unused => false,
+        }
+    }
+
+    fn is_nameless(&self) -> bool {
+        self.path.is_none() && self.has_lost() && self.state != DamageState::Found
+    }
+
+    fn described(&self, place: &Place) -> DamagedFrame {
+        let block = place.block.block.start();
+        DamagedFrame {
+            pack: place.pack,
+            object: object_name(place.pack),
+            offset: place.offset,
+            inode: place.block.inode,
+            from: block.saturating_add(self.range.start),
+            to: block.saturating_add(self.range.end),
+            path: self.path.clone().flatten(),
+            why: self.why.clone(),
+            state: self.state,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_types::BlockIndex;
+
+    use super::*;
+
+    fn place(pack: u64, offset: u32) -> Place {
+        Place {
+            pack: PackId(pack),
+            offset,
+            block: BlockKey {
+                inode: Inode(9),
+                block: BlockIndex(1),
+            },
+        }
+    }
+
+    const RANGE: ByteRange = ByteRange { start: 4, end: 8 };
+
+    #[test]
+    fn a_frame_is_news_once_until_its_pack_is_read_again() {
+        let damages = Damages::default();
+        assert!(damages.note(place(1, 40), RANGE, "why"));
+        assert!(!damages.note(place(1, 40), RANGE, "why"));
+        damages.settle(&place(1, 40), DamageState::Lost);
+        assert!(damages.found(10).is_empty());
+        assert_eq!(damages.nameless(), [Inode(9)]);
+        let named = damages.name(Inode(9), Some(b"/file"));
+        assert_eq!(named.len(), 1);
+        assert_eq!((named[0].from, named[0].to), ((4 << 20) + 4, (4 << 20) + 8));
+        assert!(damages.nameless().is_empty());
+        assert_eq!(damages.lost(), 1);
+        damages.forget(PackId(1));
+        assert_eq!(damages.lost(), 0);
+        assert!(damages.note(place(1, 40), RANGE, "why"));
+    }
+
+    #[test]
+    fn the_list_is_bounded_and_keeps_what_is_lost() {
+        let damages = Damages::default();
+        for offset in 0..MOST as u32 {
+            damages.note(place(1, offset), RANGE, "why");
+            damages.settle(&place(1, offset), DamageState::Lost);
+        }
+        damages.settle(&place(1, 7), DamageState::Healed);
+        damages.note(place(2, 0), RANGE, "why");
+        let (list, more) = damages.list();
+        assert_eq!((list.len(), more), (MOST, 0));
+        assert!(list.iter().all(|frame| frame.state != DamageState::Healed));
+        damages.note(place(2, 1), RANGE, "why");
+        assert_eq!(damages.list().1, 1);
+        assert_eq!(damages.lost(), MOST as u64 + 1);
+    }
+}

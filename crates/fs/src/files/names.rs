@@ -1,0 +1,247 @@
+//! Names: looking them up, listing, making, removing, linking and renaming them.
+//!
+//! A change of the names of a directory holds its `names` lock from the look at the old names to
+//! the change, so that the result of the look stays valid. A rename between two directories holds both, that of the
+//! lower inode first. The lock of a directory that is removed is not needed: both sides lock its state when they
+//! check that it is empty, or that it still exists for a new name.
+
+mod ancestors;
+mod create;
+mod list;
+mod remove;
+mod rename;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_meta::record::{InodeRecord, Kind, NameRecord};
+use forebay_meta::{Batch, Key};
+use forebay_types::Inode;
+use forebay_types::balance::taken;
+use forebay_vfs::{
+    Attributes, Credentials, Error, LINK_MAX, Result, Timestamp, Trouble, permission,
+};
+
+use super::Files;
+use crate::convert::{self, owned};
+use crate::state::Node;
+
+/// Longest name, in bytes.
+pub(crate) const NAME_MAX: usize = 255;
+
+/// Longest target of a symbolic link, in bytes (PATH_MAX).
+pub(crate) const SYMLINK_MAX: usize = 4096;
+
+/// Cookies of `.` and `..` in every directory.
+const DOT_COOKIE: u64 = 1;
+const DOT_DOT_COOKIE: u64 = 2;
+
+/// Checks a name that is to be looked up.
+fn check_name(name: &[u8]) -> Result<()> {
+    match name {
+        [] => Err(Error::Invalid),
+        _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
+        _ if name.iter().any(|byte| matches!(byte, b'/' | 0)) => Err(Error::Invalid),
+        _ => Ok(()),
+    }
+}
+
+/// Checks a name that is to be made.
+fn check_new_name(name: &[u8]) -> Result<()> {
+    if is_dot(name) {
+        Err(Error::Exists)
+    } else {
+        check_name(name)
+    }
+}
+
+/// Checks a name that is to go.
+fn check_old_name(name: &[u8]) -> Result<()> {
+    if is_dot(name) {
+        Err(Error::Invalid)
+    } else {
+        check_name(name)
+    }
+}
+
+fn is_dot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}
+
+/// Takes a name and its cookie away.
+fn delete_name(batch: &mut Batch, directory: Inode, name: &[u8], cookie: u64) {
+    batch.delete(&Key::Name(directory, Bytes::copy_from_slice(name)));
+    batch.delete(&Key::Cookie(directory, cookie));
+}
+
+/// Counts a name that comes to a directory.
+fn count_in(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<()> {
+    if child == Kind::Directory {
+        if directory.nlink >= LINK_MAX {
+            return Err(Error::TooManyLinks);
+        }
+        directory.nlink += 1;
+    }
+    set_changed(directory, now);
+    let own = directory.directory_mut().ok_or(Error::NotDirectory)?;
+    own.entries += 1;
+    Ok(())
+}
+
+/// A cookie behind all that the directory has given out.
+fn next_cookie(directory: &mut InodeRecord) -> Result<u64> {
+    let own = directory.directory_mut().ok_or(Error::NotDirectory)?;
+    let cookie = own.next_cookie;
+    own.next_cookie += 1;
+    Ok(cookie)
+}
+
+/// Counts one more name of an object that is no directory.
+fn count_link(record: &mut InodeRecord, now: Timestamp) -> Result<()> {
+    if record.nlink >= LINK_MAX {
+        return Err(Error::TooManyLinks);
+    }
+    record.nlink += 1;
+    record.ctime = convert::record_time(now);
+    Ok(())
+}
+
+/// Counts a name that leaves a directory.
+fn count_out(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<()> {
+    if child == Kind::Directory {
+        directory.nlink = directory.nlink.saturating_sub(1);
+    }
+    set_changed(directory, now);
+    let own = directory.directory_mut().ok_or(Error::NotDirectory)?;
+    own.entries = taken("entries of a directory", own.entries, 1);
+    Ok(())
+}
+
+/// The content changed, and so did the attributes.
+fn set_changed(record: &mut InodeRecord, now: Timestamp) {
+    record.mtime = convert::record_time(now);
+    record.ctime = record.mtime;
+}
+
+impl Files {
+    /// The node of a directory that still has a name.
+    async fn directory(&self, inode: Inode) -> Result<Arc<Node>> {
+        let node = self.state.node(inode).await?;
+        drop(node.lock_directory()?);
+        Ok(node)
+    }
+
+    /// What a name stands for.
+    async fn entry(&self, directory: &Node, name: &[u8]) -> Result<Option<NameRecord>> {
+        // A directory is published before its names leave the overlay, and knows a name before the overlay does.
+        let may_be_published = || {
+            let state = directory.lock();
+            state.published
+                && state
+                    .names
+                    .as_ref()
+                    .is_none_or(|names| names.may_have(name))
+        };
+        let reading = self
+            .state
+            .catalog
+            .name_if_published(directory.inode, name, may_be_published);
+        let entry = self.state.troubles.during(Trouble::Bucket, reading).await;
+        entry.map_err(|error| self.state.store_failed(error))
+    }
+
+    pub(crate) async fn lookup(
+        &self,
+        who: &Credentials,
+        directory: Inode,
+        name: &[u8],
+    ) -> Result<Attributes> {
+        check_name(name)?;
+        let directory = self.directory(directory).await?;
+        let special = {
+            let state = directory.lock_directory()?;
+            permission::may_search(owned(&state.record), who)?;
+            match name {
+                b"." => Some(directory.inode),
+                b".." => state.record.directory().map(|own| own.parent),
+                _ => None,
+            }
+        };
+        if let Some(inode) = special {
+            let node = self.state.node(inode).await?;
+            let state = node.lock_live()?;
+            return Ok(node.attributes(&state));
+        }
+        // A name that goes away between the two looks was there at the first: look again, it may
+        // be another object's by now.
+        for _ in 0..8 {
+            let entry = self.entry(&directory, name).await?.ok_or(Error::NotFound)?;
+            match self.state.node(entry.inode).await {
+                Ok(node) => {
+                    if let Ok(state) = node.lock_live() {
+                        return Ok(node.attributes(&state));
+                    }
+                }
+                Err(Error::Stale) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::NotFound)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_meta::record::Content;
+    use forebay_vfs::NewNode;
+
+    use super::*;
+
+    #[test]
+    fn names_are_any_bytes_but_slash_and_nul_up_to_255() {
+        assert_eq!(check_name(&[0xff; 255]), Ok(()));
+        assert_eq!(check_name(&[0xff; 256]), Err(Error::NameTooLong));
+        assert_eq!(check_name(b""), Err(Error::Invalid));
+        assert_eq!(check_name(b"a/b"), Err(Error::Invalid));
+        assert_eq!(check_name(b"a\0b"), Err(Error::Invalid));
+        assert_eq!(check_new_name(b".."), Err(Error::Exists));
+        assert_eq!(check_old_name(b"."), Err(Error::Invalid));
+    }
+
+    #[test]
+    fn an_object_gets_as_many_names_as_pathconf_says_and_no_more() {
+        let content = convert::content(NewNode::Directory, Inode::ROOT);
+        let mut directory = InodeRecord {
+            content,
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            nlink: LINK_MAX - 1,
+            size: 0,
+            used: 0,
+            atime: Default::default(),
+            mtime: Default::default(),
+            ctime: Default::default(),
+            create_verifier: None,
+            tree: None,
+            truncated: Default::default(),
+        };
+        let mut file = InodeRecord {
+            content: Content::Regular,
+            ..directory.clone()
+        };
+        let now = Timestamp {
+            seconds: 5,
+            nanos: 6,
+        };
+        assert_eq!(count_link(&mut file, now), Ok(()));
+        assert_eq!((file.nlink, file.ctime.seconds), (LINK_MAX, 5));
+        assert_eq!(count_link(&mut file, now), Err(Error::TooManyLinks));
+        assert!(count_in(&mut directory, Kind::Directory, now).is_ok());
+        let full = count_in(&mut directory, Kind::Directory, now);
+        assert_eq!(full, Err(Error::TooManyLinks));
+        // Files do not count there.
+        assert!(count_in(&mut directory, Kind::Regular, now).is_ok());
+        assert_eq!(directory.nlink, LINK_MAX);
+    }
+}

@@ -1,0 +1,251 @@
+//! READDIR and READDIRPLUS.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+use forebay_meta::StoreError;
+use forebay_meta::record::{CookieRecord, InodeRecord};
+use forebay_types::Inode;
+use forebay_vfs::{Attributes, Credentials, DirectoryEntry, Listing, Result, Trouble, permission};
+use futures_util::StreamExt;
+
+use super::{DOT_COOKIE, DOT_DOT_COOKIE};
+use crate::convert::owned;
+use crate::files::Files;
+use crate::state::{Node, SHORT};
+
+/// How far inodes may lie apart and are still read with one scan: records between them that nobody asked for are read
+/// in less time than a look-up takes.
+const GAP: u64 = 32;
+
+/// Scans of inodes under way at a time for one listing: of objects that were made among others each is a round trip to the
+/// bucket, which takes about as many at a time.
+const SCANS: usize = 32;
+
+/// Cookies that are looked at with the first scan of a listing, and with the longest one: where there are no names, each may be a
+/// deletion that is walked over.
+const FIRST_STRETCH: u64 = 4096;
+const LAST_STRETCH: u64 = 8 * FIRST_STRETCH;
+
+impl Files {
+    pub(crate) async fn readdir(
+        &self,
+        who: &Credentials,
+        directory: Inode,
+        cookie: u64,
+        max_entries: usize,
+        with_attributes: bool,
+    ) -> Result<Listing> {
+        let directory = self.directory(directory).await?;
+        let (attributes, parent, may_search) = {
+            let state = directory.lock_directory()?;
+            permission::may_list(owned(&state.record), who)?;
+            let parent = state
+                .record
+                .directory()
+                .map_or(Inode::ROOT, |own| own.parent);
+            let may_search = permission::may_search(owned(&state.record), who).is_ok();
+            (directory.attributes(&state), parent, may_search)
+        };
+        let mut entries = Vec::new();
+        for (own, inode, name) in [
+            (DOT_COOKIE, directory.inode, &b"."[..]),
+            (DOT_DOT_COOKIE, parent, b".."),
+        ] {
+            if cookie < own && entries.len() < max_entries {
+                entries.push(DirectoryEntry {
+                    cookie: own,
+                    inode,
+                    name: Bytes::from_static(name),
+                    attributes: None,
+                });
+            }
+        }
+        let wanted = max_entries.max(1) - entries.len();
+        let mut end = false;
+        if wanted > 0 {
+            let from = cookie.max(DOT_DOT_COOKIE);
+            let found;
+            let reading = self.names_after(&directory, from, wanted);
+            (found, end) = self.state.troubles.during(Trouble::Bucket, reading).await?;
+            entries.extend(found.into_iter().map(|(cookie, record)| DirectoryEntry {
+                cookie,
+                inode: record.inode,
+                name: record.name,
+                attributes: None,
+            }));
+        }
+        // Who may read the names only learns nothing of what they name: no handle either.
+        if with_attributes && may_search {
+            self.add_attributes(&mut entries).await;
+        }
+        Ok(Listing {
+            directory: attributes,
+            entries,
+            end,
+        })
+    }
+
+    /// The next names behind a cookie, at most `wanted`, and whether there are no more. Goes over the cookies in stretches, and
+    /// notes which of them are empty.
+    async fn names_after(
+        &self,
+        directory: &Node,
+        mut cookie: u64,
+        wanted: usize,
+    ) -> Result<(Vec<(u64, CookieRecord)>, bool)> {
+        let mut found: Vec<(u64, CookieRecord)> = Vec::new();
+        let mut stretch = FIRST_STRETCH;
+        loop {
+            let (from, last, given_out) = {
+                let state = directory.lock();
+                let next = state.record.directory().map_or(0, |own| own.next_cookie);
+                let passed = state.passed.as_deref();
+                let from = passed.map_or(cookie, |passed| passed.pass(cookie));
+                let until = passed.and_then(|passed| passed.until(from));
+                let last = from.saturating_add(stretch).min(until.unwrap_or(u64::MAX));
+                let given_out = next.saturating_sub(1);
+                // To the very end, also where the directory does not know how many it has given out.
+                let last = if last < given_out { last } else { u64::MAX };
+                (from, last, given_out)
+            };
+            let left = wanted - found.len();
+            let names = self
+                .state
+                .catalog
+                .cookies_between(directory.inode, from, last, left)
+                .await
+                .map_err(|error| self.state.store_failed(error))?;
+            let is_full = names.len() >= left;
+            let end = match names.last() {
+                Some((cookie, _)) if is_full => *cookie,
+                _ => last,
+            };
+            let end = end.min(given_out);
+            note_passed(
+                directory,
+                from,
+                names.iter().map(|(cookie, _)| *cookie),
+                end,
+            );
+            found.extend(names);
+            if is_full || last == u64::MAX {
+                return Ok((found, !is_full));
+            }
+            cookie = last;
+            stretch = (2 * stretch).min(LAST_STRETCH);
+            // Deletions are passed over without a pause: let others go on.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Adds the attributes of all entries; not of objects that have gone meanwhile, nor of those whose attributes the
+    /// bucket does not give now.
+    async fn add_attributes(&self, entries: &mut [DirectoryEntry]) {
+        // Whatever is not in memory now has no unpublished change. Before it can be published anew, it has to be loaded
+        // and changed, and a checkpoint with the change has to close.
+        let closings = self.state.catalog.overlay().closings();
+        let holds = || self.state.catalog.overlay().closings() == closings;
+        let mut cold = Vec::new();
+        for entry in entries.iter_mut() {
+            match self.state.nodes.peek(entry.inode) {
+                Some(node) => entry.attributes = live_attributes(&node),
+                None => cold.push(entry.inode),
+            }
+        }
+        if cold.is_empty() {
+            return;
+        }
+        let (records, damaged) = self.read_inodes(&cold).await;
+        let cold: HashSet<Inode> = cold.into_iter().collect();
+        for entry in entries.iter_mut() {
+            let node = match records.get(&entry.inode) {
+                Some(record) => self.state.node_from(entry.inode, record, holds).await,
+                // A damaged record beside it is no reason to go without.
+                None if damaged && cold.contains(&entry.inode) => {
+                    self.state.node(entry.inode).await
+                }
+                None => continue,
+            };
+            entry.attributes = node.ok().and_then(|node| live_attributes(&node));
+        }
+    }
+
+    /// What the metadata have of these objects, and whether some could not be read because there is damage. Objects made together have their inodes side by side, so that one scan
+    /// gives many, and one GET.
+    async fn read_inodes(&self, inodes: &[Inode]) -> (HashMap<Inode, InodeRecord>, bool) {
+        let scans = stretches(inodes.to_vec())
+            .into_iter()
+            .map(|(first, last)| self.state.catalog.inodes_between(first, last));
+        let mut scans = futures_util::stream::iter(scans).buffer_unordered(SCANS);
+        let (mut found, mut damaged) = (HashMap::new(), false);
+        while let Some(scan) = scans.next().await {
+            match scan {
+                Ok(records) => found.extend(records),
+                Err(StoreError::Corrupt(_) | StoreError::Gone(_)) => damaged = true,
+                Err(error) => {
+                    // The others would wait as long for nothing.
+                    self.state.store_failed(error);
+                    break;
+                }
+            }
+        }
+        (found, damaged)
+    }
+}
+
+/// Between `from` and `end`, included, there are names under these cookies only. Every cookie up to `end` had been given out
+/// before they were looked for, so that none of the others gets a name any more.
+fn note_passed(directory: &Node, from: u64, names: impl Iterator<Item = u64>, end: u64) {
+    let mut before = from;
+    let mut empty = Vec::new();
+    let names = names.take_while(|name| *name <= end);
+    for name in names.chain([end.saturating_add(1)]) {
+        if name.saturating_sub(before) > SHORT {
+            empty.push((before + 1, name - 1));
+        }
+        before = name;
+    }
+    if !empty.is_empty() {
+        let mut state = directory.lock();
+        let passed = state.passed.get_or_insert_default();
+        empty
+            .into_iter()
+            .for_each(|(first, last)| passed.add(first, last));
+    }
+}
+
+fn live_attributes(node: &Node) -> Option<Attributes> {
+    let state = node.lock_live().ok()?;
+    Some(node.attributes(&state))
+}
+
+/// The inodes as stretches from the first to the last one, in order, none with a gap of more than [`GAP`].
+fn stretches(mut inodes: Vec<Inode>) -> Vec<(Inode, Inode)> {
+    inodes.sort_unstable();
+    let mut stretches: Vec<(Inode, Inode)> = Vec::new();
+    for inode in inodes {
+        match stretches.last_mut() {
+            Some((_, last)) if inode.0 - last.0 <= GAP => *last = inode,
+            _ => stretches.push((inode, inode)),
+        }
+    }
+    stretches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inodes_near_one_another_are_read_together() {
+        let inodes = [90, 3, 3 + GAP, 3, 4 + 2 * GAP].map(Inode).to_vec();
+        let found = stretches(inodes);
+        let expected = [(3, 3 + GAP), (4 + 2 * GAP, 90)];
+        assert_eq!(
+            found,
+            expected.map(|(first, last)| (Inode(first), Inode(last)))
+        );
+        assert_eq!(stretches(Vec::new()), Vec::new());
+    }
+}

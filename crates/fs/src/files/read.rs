@@ -1,0 +1,543 @@
+//! READ: what is in memory from there, the rest from the bucket.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_cache::Lease;
+use forebay_meta::FrameAddress;
+use forebay_meta::record::BlockMap;
+use forebay_pack_store::{FetchError, Fetched, PackStore};
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode};
+use forebay_vfs::{Credentials, Error, Pieces, ReadReply, Result, Trouble, permission};
+use futures_util::{StreamExt, stream};
+
+use super::Files;
+use super::data::writable;
+use crate::convert::owned;
+use crate::state::{FetchPlan, Node, NodeState, by_block};
+
+/// How often a read plans its fetches again because the file changed under them, before it asks
+/// the client to come back.
+const FETCH_ROUNDS: usize = 16;
+
+/// A read that waits for the bucket: its stream has a reader, however many others read meanwhile.
+struct Waiting<'a> {
+    node: &'a Node,
+    stream: u64,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(node: &'a Node, state: &mut NodeState, stream: u64) -> Waiting<'a> {
+        state.reads.waits(stream, true);
+        Waiting { node, stream }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.node.lock().reads.waits(self.stream, false);
+    }
+}
+
+impl Files {
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        who: &Credentials,
+        inode: Inode,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadReply> {
+        let node = self.state.node(inode).await?;
+        for _ in 0..FETCH_ROUNDS {
+            let waiting;
+            let (mut reply, missing, plan) = {
+                let mut state = node.lock_live()?;
+                let state = &mut *state;
+                writable(state.record.kind())?;
+                permission::may_read(owned(&state.record), who)?;
+                let attributes = node.attributes(state);
+                let (wanted, eof) = within(state, offset, count);
+                let stream = self.go_ahead(&node, state, wanted);
+                if let Some(data) = state.blocks.lend(wanted) {
+                    return Ok(ReadReply {
+                        data,
+                        eof,
+                        attributes,
+                    });
+                }
+                let mut data = vec![0; wanted.len() as usize];
+                let mut missing = Vec::new();
+                state.blocks.read(wanted.start, &mut data, &mut missing);
+                let plan = FetchPlan::new(state, &missing);
+                waiting = stream.map(|stream| Waiting::new(&node, state, stream));
+                (
+                    Reply {
+                        data,
+                        start: wanted.start,
+                        eof,
+                        attributes,
+                    },
+                    missing,
+                    plan,
+                )
+            };
+            let fetching = self.fetch_missing(&node, &missing, &plan, Some(&mut reply));
+            let is_whole = self
+                .state
+                .troubles
+                .during(Trouble::Bucket, fetching)
+                .await?;
+            drop(waiting);
+            if is_whole {
+                return Ok(ReadReply {
+                    data: Pieces::from_iter([Bytes::from(reply.data)]),
+                    eof: reply.eof,
+                    attributes: reply.attributes,
+                });
+            }
+        }
+        Err(Error::Delay)
+    }
+
+    /// The same of what is in memory, which neither waits nor leaves anything behind if it is not.
+    pub(crate) fn read_in_memory(
+        self: &Arc<Self>,
+        who: &Credentials,
+        inode: Inode,
+        offset: u64,
+        count: u32,
+    ) -> Option<ReadReply> {
+        let node = self.state.nodes.peek(inode)?;
+        let mut state = node.lock_live().ok()?;
+        let state = &mut *state;
+        writable(state.record.kind()).ok()?;
+        permission::may_read(owned(&state.record), who).ok()?;
+        let (wanted, eof) = within(state, offset, count);
+        let data = state.blocks.lend(wanted)?;
+        let attributes = node.attributes(state);
+        self.go_ahead(&node, state, wanted);
+        Some(ReadReply {
+            data,
+            eof,
+            attributes,
+        })
+    }
+
+    /// Reads ahead of a reader that is at `wanted` now, if it goes on from where it was. Gives its stream.
+    fn go_ahead(
+        self: &Arc<Self>,
+        node: &Arc<Node>,
+        state: &mut NodeState,
+        wanted: ByteRange,
+    ) -> Option<u64> {
+        if wanted.is_empty() {
+            return None;
+        }
+        let (size, in_bucket) = (state.record.size, state.is_in_bucket());
+        let (own, ahead) = state
+            .reads
+            .next(wanted, self.state.config.prefetch_window());
+        let stream = own.number();
+        if let Some(ahead) = ahead {
+            let ahead = ahead.intersect(ByteRange::new(0, size));
+            self.prefetch(node, &state.blocks, ahead, own);
+            if in_bucket && let Some((from, blocks)) = own.look_up(size) {
+                self.look_up_ahead(node.inode, from, blocks);
+            }
+        }
+        Some(stream)
+    }
+
+    /// Fetches what is missing of a file, into the cache where there is room, and into a reply. Without a reply it is
+    /// fetched ahead of a reader, into the cache alone: only with memory to spare, which is taken before.
+    /// False when the file has changed so that the plan must be made anew, or when there is none to spare.
+    pub(crate) async fn fetch_missing(
+        &self,
+        node: &Arc<Node>,
+        missing: &[ByteRange],
+        plan: &FetchPlan,
+        mut reply: Option<&mut Reply>,
+    ) -> Result<bool> {
+        // Each block at once, however many gaps it has: its map is looked up and its frames are decoded once.
+        let blocks = by_block(missing);
+        for (block, gaps) in &blocks {
+            let reply = reply.as_deref_mut();
+            if !self.fetch_block(node, *block, gaps, plan, reply).await? {
+                return Ok(false);
+            }
+        }
+        // Also a read of nothing but holes must not have been overtaken.
+        let state = node.lock();
+        Ok(blocks
+            .iter()
+            .all(|(block, _)| state.blocks.is_current(plan.token, whole(*block))))
+    }
+
+    /// Fetches the gaps of one block, which rise.
+    async fn fetch_block(
+        &self,
+        node: &Arc<Node>,
+        block: BlockIndex,
+        gaps: &[ByteRange],
+        plan: &FetchPlan,
+        mut reply: Option<&mut Reply>,
+    ) -> Result<bool> {
+        // What no map has is a hole: the reply has zeros there already.
+        let Some(map) = self.bucket_map(node, block, plan).await? else {
+            return Ok(true);
+        };
+        let key = BlockKey {
+            inode: node.inode,
+            block,
+        };
+        let wanted = wanted_frames(&map, gaps);
+        let mut spare = None;
+        if reply.is_none() {
+            let addresses = wanted.iter().map(|wanted| wanted.address);
+            let Some(lease) = self
+                .state
+                .memory
+                .lease_spare(memory_ahead(&self.packs, addresses))
+                .await
+            else {
+                return Ok(false);
+            };
+            spare = Some(lease);
+        }
+        // Several GETs at a time, and their frames taken in one after the other. Who reads ahead has one at a time,
+        // for which he has memory, and keeps no reader from his turn.
+        let (ahead, at_once) = match spare {
+            Some(_) => (true, 1),
+            None => (false, FRAMES_AT_ONCE),
+        };
+        let addresses: Vec<FrameAddress> = wanted.iter().map(|wanted| *wanted.address).collect();
+        let shares = self.packs.share(key, &addresses).into_iter();
+        let fetches: Vec<_> = shares
+            .map(|share| async move {
+                let lease = |bytes| (!ahead).then(|| self.state.memory.lease(bytes));
+                stream::iter(share.fetch(lease).await)
+            })
+            .collect();
+        let mut frames = stream::iter(fetches).buffered(at_once).flatten();
+        let mut came = 0;
+        while let Some((index, frame)) = frames.next().await {
+            let Some(wanted) = wanted.get(index) else {
+                continue;
+            };
+            came += 1;
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(error) => {
+                    // A pack that has gone belongs to a map that has gone: the file was truncated, or
+                    // these bytes were written anew and published since.
+                    let overtaken = !node.lock().blocks.is_current(plan.token, whole(block));
+                    if overtaken
+                        || self
+                            .is_replaced(node, block, wanted.part, wanted.address)
+                            .await?
+                    {
+                        return Ok(false);
+                    }
+                    return Err(self.fetch_failed(key, wanted.address, &error));
+                }
+            };
+            let taken = Taken {
+                block,
+                gaps,
+                wanted,
+                frame: &frame,
+            };
+            if !self.take_in(node, taken, plan, reply.as_deref_mut(), spare.as_mut())? {
+                return Ok(false);
+            }
+        }
+        if came < wanted.len() {
+            tracing::error!(
+                "inode {inode}, bytes from {} on, cannot be read: their block map names one place of a pack for different frames",
+                block.start(),
+                inode = node.inode,
+            );
+            return Err(Error::Io);
+        }
+        Ok(true)
+    }
+
+    /// Puts what counts of a frame into a reply, and into the cache where there is room: `spare`, or what can be had.
+    fn take_in(
+        &self,
+        node: &Arc<Node>,
+        taken: Taken<'_>,
+        plan: &FetchPlan,
+        reply: Option<&mut Reply>,
+        spare: Option<&mut Lease>,
+    ) -> Result<bool> {
+        let Taken {
+            block,
+            gaps,
+            wanted,
+            frame,
+        } = taken;
+        let (address, live) = (wanted.address, &wanted.live);
+        if let Some(reply) = reply {
+            for range in live.iter().flat_map(|range| inside(gaps, *range)) {
+                let from = frame.part(address, range).ok_or(Error::Io)?;
+                let at = (block.start() + range.start - reply.start) as usize;
+                let to = reply.data.get_mut(at..at + from.len()).ok_or(Error::Io)?;
+                to.copy_from_slice(from);
+            }
+        }
+        // The rest of the frame comes for nothing: keep all of it that still counts, if there
+        // is room without pushing writers back.
+        let needs = frame.needs();
+        let found = match spare {
+            Some(_) => None,
+            None => self.state.memory.try_lease(needs),
+        };
+        let room = spare.is_some() || found.is_some() || needs == 0;
+        let mut state = node.lock();
+        if !state.blocks.is_current(plan.token, whole(block)) {
+            return Ok(false);
+        }
+        if room {
+            // Little would keep from being freed all that has arrived with it.
+            let mut missing = Vec::new();
+            for range in live {
+                let at = block.start() + range.start;
+                let range = ByteRange::at(at, range.len());
+                state.blocks.uncovered(range, &mut missing);
+            }
+            let of_it: u64 = missing.iter().map(|range| range.len()).sum();
+            let mostly = of_it * 2 >= frame.range.len();
+            let mut filled = 0;
+            for range in live.iter().copied() {
+                let at = block.start() + range.start;
+                match frame.part_to_keep(address, range).filter(|_| mostly) {
+                    Some(arrived) => state.blocks.take_over(at, &arrived),
+                    None => {
+                        let bytes = frame.part(address, range).ok_or(Error::Io)?;
+                        state.blocks.fill(at, bytes);
+                    }
+                }
+                filled += range.len();
+            }
+            // From here on the block buffers themselves count them.
+            if let Some(spare) = spare {
+                spare.give_back(filled);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Where the bytes of a block lie that may be in the bucket, as far as they count; none for a hole.
+    pub(crate) async fn bucket_map(
+        &self,
+        node: &Node,
+        block: BlockIndex,
+        plan: &FetchPlan,
+    ) -> Result<Option<BlockMap>> {
+        let early = plan.early.iter().find(|(own, _)| *own == block);
+        if let Some((_, map)) = early {
+            return Ok(Some(map.clone()));
+        }
+        let end = plan.published_end.saturating_sub(block.start());
+        if end == 0 {
+            return Ok(None);
+        }
+        if plan.truncated.contains(block) {
+            return Ok(None);
+        }
+        let map = self.state.catalog.block_map(node.inode, block).await;
+        let mut map = map.map_err(|error| self.state.store_failed(error))?;
+        if let Some(map) = &mut map {
+            map.truncate(end);
+        }
+        Ok(map)
+    }
+
+    /// Whether the block map no longer refers to the frame at `address` for all of `part`.
+    async fn is_replaced(
+        &self,
+        node: &Node,
+        block: BlockIndex,
+        part: ByteRange,
+        address: &FrameAddress,
+    ) -> Result<bool> {
+        let now = FetchPlan::new(&node.lock(), &[whole(block)]);
+        let Some(map) = self.bucket_map(node, block, &now).await? else {
+            return Ok(true);
+        };
+        let replaced = map.lookup(part).any(|(_, now)| now != Some(address));
+        Ok(replaced)
+    }
+
+    fn fetch_failed(&self, block: BlockKey, frame: &FrameAddress, error: &FetchError) -> Error {
+        match error {
+            FetchError::Unavailable(why) => {
+                self.state.trouble.read_error(why);
+                Error::Delay
+            }
+            FetchError::Damaged(why) => {
+                self.damages.report(block, frame, why);
+                Error::Io
+            }
+        }
+    }
+}
+
+/// What there is of what a READ asks for, and whether the file ends with it.
+fn within(state: &NodeState, offset: u64, count: u32) -> (ByteRange, bool) {
+    let size = state.record.size;
+    let asked = ByteRange::at(offset, u64::from(count));
+    let eof = offset.saturating_add(u64::from(count)) >= size;
+    (asked.intersect(ByteRange::new(0, size)), eof)
+}
+
+/// Frames of one block that are fetched at the same time for one reader.
+const FRAMES_AT_ONCE: usize = 8;
+
+fn whole(block: BlockIndex) -> ByteRange {
+    ByteRange::at(block.start(), BLOCK_SIZE)
+}
+
+/// The parts of `range` that lie in one of the gaps, which rise.
+fn inside(gaps: &[ByteRange], range: ByteRange) -> impl Iterator<Item = ByteRange> {
+    let first = gaps.partition_point(|gap| gap.end <= range.start);
+    let reached = gaps.iter().skip(first);
+    reached
+        .take_while(move |gap| gap.start < range.end)
+        .map(move |gap| gap.intersect(range))
+}
+
+/// The frames that hold something of the gaps, each once, though small writes may have cut it into many extents.
+fn wanted_frames<'a>(map: &'a BlockMap, gaps: &[ByteRange]) -> Vec<WantedFrame<'a>> {
+    let mut frames: Vec<(Option<ByteRange>, &FrameAddress, Vec<ByteRange>)> = Vec::new();
+    let mut places = HashMap::new();
+    for extent in map.extents() {
+        let place = *places.entry(&extent.frame).or_insert_with(|| {
+            frames.push((None, &extent.frame, Vec::new()));
+            frames.len() - 1
+        });
+        // It was put there.
+        let Some((part, _, live)) = frames.get_mut(place) else {
+            continue;
+        };
+        live.push(extent.range);
+        if part.is_none() {
+            *part = inside(gaps, extent.range).next();
+        }
+    }
+    let wanted = frames.into_iter().filter_map(|(part, address, live)| {
+        let part = part?;
+        Some(WantedFrame {
+            part,
+            address,
+            live,
+        })
+    });
+    wanted.collect()
+}
+
+/// Memory for frames of one block, which may all come with one GET, and for the block buffer that they go into.
+fn memory_ahead<'a>(
+    packs: &PackStore,
+    addresses: impl Iterator<Item = &'a FrameAddress> + Clone,
+) -> u64 {
+    let frames = addresses.clone().map(|address| packs.memory_of(address));
+    let frames: u64 = frames.sum();
+    let raw: u64 = addresses.map(|address| u64::from(address.raw_len)).sum();
+    frames + raw.min(BLOCK_SIZE)
+}
+
+/// A frame that was fetched, and what for.
+struct Taken<'a> {
+    block: BlockIndex,
+    /// What was missing of the block.
+    gaps: &'a [ByteRange],
+    wanted: &'a WantedFrame<'a>,
+    frame: &'a Fetched,
+}
+
+/// A frame that is to be fetched.
+#[derive(Debug, PartialEq, Eq)]
+struct WantedFrame<'a> {
+    /// A part of the block that it is wanted for.
+    part: ByteRange,
+    address: &'a FrameAddress,
+    /// All of the block that it holds and that counts.
+    live: Vec<ByteRange>,
+}
+
+/// A reply to READ that is being put together.
+pub(crate) struct Reply {
+    data: Vec<u8>,
+    /// Where in the file `data` begins.
+    start: u64,
+    eof: bool,
+    attributes: forebay_vfs::Attributes,
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_types::PackId;
+
+    use super::*;
+
+    fn frame(pack: u64, start: u32, len: u32) -> FrameAddress {
+        FrameAddress {
+            pack: PackId(pack),
+            offset: 0,
+            stored_len: len,
+            raw_len: len,
+            raw_start: start,
+            crc32: 0,
+            origin: None,
+        }
+    }
+
+    #[test]
+    fn gaps_are_sorted_by_blocks() {
+        let range = |start, end| ByteRange::new(start, end);
+        let size = BLOCK_SIZE;
+        let gaps = [range(1, 2), range(5, 7), range(size - 1, 2 * size + 3)];
+        assert_eq!(
+            by_block(&gaps),
+            [
+                (
+                    BlockIndex(0),
+                    vec![range(1, 2), range(5, 7), range(size - 1, size)]
+                ),
+                (BlockIndex(1), vec![range(0, size)]),
+                (BlockIndex(2), vec![range(0, 3)]),
+            ]
+        );
+        assert_eq!(by_block(&[]), []);
+    }
+
+    #[test]
+    fn each_frame_that_holds_something_of_the_gaps_is_wanted_once() {
+        let range = |start, end| ByteRange::new(start, end);
+        let (old, new, other) = (frame(1, 0, 100), frame(2, 10, 1), frame(3, 100, 50));
+        let mut map = BlockMap::new();
+        for frame in [old, new, other] {
+            map.insert(frame.raw_range(), frame).unwrap();
+        }
+        let gaps: Vec<_> = (0..50).map(|at| range(2 * at, 2 * at + 1)).collect();
+        let wanted = wanted_frames(&map, &gaps);
+        let of = |address, part, live| WantedFrame {
+            part,
+            address,
+            live,
+        };
+        assert_eq!(
+            wanted,
+            [
+                of(&old, range(0, 1), vec![range(0, 10), range(11, 100)]),
+                of(&new, range(10, 11), vec![range(10, 11)]),
+            ]
+        );
+        assert_eq!(wanted_frames(&map, &[range(200, 300)]), []);
+        let parts: Vec<_> = inside(&gaps, range(3, 8)).collect();
+        assert_eq!(parts, [range(4, 5), range(6, 7)]);
+    }
+}

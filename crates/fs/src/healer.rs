@@ -1,0 +1,138 @@
+//! Healing: a damaged frame of which a good copy is at hand goes to the bucket anew.
+//!
+//! A copy may be in memory, as clean bytes of a block buffer, or in the disk cache. What of it files need is marked as
+//! dirty, as it is, and then goes the way of all that is dirty: into a pack of the next checkpoint, whose block map
+//! refers to the new frame. Nothing of that is in the log: content and attributes of the file stay, and after a crash
+//! the damage is found again. What the log still has, the bucket gets from there in any case.
+
+mod context;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_pack::object_name;
+use forebay_vfs::Error;
+
+use crate::damages::{DamageState, DamagedFrame, Damages, Place};
+use crate::display_path::DisplayPath;
+
+pub(crate) use context::Context;
+
+/// Frames that are healed before the list is looked at again.
+const AT_ONCE: usize = 64;
+/// The pause when the bucket does not answer, or the file changes all the time.
+const COME_BACK: Duration = Duration::from_secs(1);
+/// Least time between two searches for paths, each of which may read all names of the volume.
+const BETWEEN_SEARCHES: Duration = Duration::from_secs(10);
+
+/// The engine that heals damaged frames of one volume.
+pub(crate) struct Healer {
+    damages: Arc<Damages>,
+    context: Arc<dyn Context>,
+}
+
+impl Healer {
+    pub(crate) fn new(damages: Arc<Damages>, context: Arc<dyn Context>) -> Healer {
+        Healer { damages, context }
+    }
+
+    /// Does what can be done about damaged frames, for as long as the volume runs.
+    pub(crate) async fn run_forever(self: Arc<Self>) {
+        let mut searched: Option<tokio::time::Instant> = None;
+        loop {
+            let found = self.damages.found(AT_ONCE);
+            if !found.is_empty() {
+                for place in &found {
+                    self.settle(place).await;
+                }
+                continue;
+            }
+            let nameless = self.damages.nameless();
+            if nameless.is_empty() {
+                self.damages.changed().await;
+                continue;
+            }
+            let next = searched.map(|last| last + BETWEEN_SEARCHES);
+            if let Some(next) = next.filter(|next| *next > tokio::time::Instant::now()) {
+                tokio::select! {
+                    biased;
+                    () = tokio::time::sleep_until(next) => {}
+                    () = self.damages.changed() => {}
+                }
+                continue;
+            }
+            self.name_files(&nameless).await;
+            searched = Some(tokio::time::Instant::now());
+        }
+    }
+
+    /// Heals a frame as far as that can be done, and notes what came of it.
+    async fn settle(&self, place: &Place) {
+        let state = match self.context.heal(place).await {
+            Ok(state) => state,
+            Err(Error::Delay) => return tokio::time::sleep(COME_BACK).await,
+            // Its metadata cannot be read.
+            Err(_) => DamageState::Lost,
+        };
+        let what = match state {
+            DamageState::Healed => "what is damaged was still at hand, and is uploaded anew",
+            DamageState::Unused => "no file needs what is damaged any more",
+            _ => "",
+        };
+        if !what.is_empty() {
+            let Place {
+                pack,
+                offset,
+                block,
+            } = place;
+            tracing::info!(
+                "{}, byte {offset}, of inode {}: {what}",
+                object_name(*pack),
+                block.inode
+            );
+        }
+        self.damages.settle(place, state);
+    }
+
+    /// Finds a path for each of these files, and says what they have lost.
+    async fn name_files(&self, inodes: &[forebay_types::Inode]) {
+        let paths = match self.context.paths_of(inodes).await {
+            Ok(paths) => paths,
+            // They stay nameless, and are looked for again.
+            Err(Error::Delay) => return,
+            Err(_) => Default::default(),
+        };
+        for inode in inodes {
+            let path = paths.get(inode).map(Vec::as_slice);
+            for frame in self.damages.name(*inode, path) {
+                tell(&frame);
+            }
+        }
+    }
+}
+
+/// Says what a file has lost.
+fn tell(frame: &DamagedFrame) {
+    let DamagedFrame {
+        inode,
+        from,
+        to,
+        why,
+        ..
+    } = frame;
+    let file = match &frame.path {
+        Some(path) => format!("{} (inode {inode})", DisplayPath(path.clone())),
+        None => format!("inode {inode}, which has no name,"),
+    };
+    let lost = match frame.state {
+        DamageState::PartlyHealed { lost_bytes } => format!("{lost_bytes} bytes of it are"),
+        _ => "they are".to_owned(),
+    };
+    tracing::error!(
+        "{file}: bytes {from} to {to} are damaged in the bucket: {why}. {lost} nowhere else \
+         here: put a good copy of that object back, or write these bytes anew"
+    );
+}
+
+#[cfg(test)]
+mod tests;

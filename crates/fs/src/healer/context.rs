@@ -1,0 +1,56 @@
+//! What the healer needs of the rest.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use forebay_types::Inode;
+use forebay_vfs::Result;
+
+use crate::damages::{DamageState, Place};
+
+/// The files whose frames are healed.
+#[async_trait]
+pub(crate) trait Context: Send + Sync {
+    /// Marks as dirty what is at hand of a damaged frame, so that it goes to the bucket with the next checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::Delay`](forebay_vfs::Error::Delay) when it should be tried again later; others when the metadata cannot be
+    /// read.
+    async fn heal(&self, place: &Place) -> Result<DamageState>;
+
+    /// A path from the volume's root for each of the objects that has one.
+    ///
+    /// # Errors
+    /// When the names cannot be read.
+    async fn paths_of(&self, inodes: &[Inode]) -> Result<BTreeMap<Inode, Vec<u8>>>;
+}
+
+#[cfg(test)]
+pub(super) mod fake {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// Answers from a list, and counts.
+    #[derive(Default)]
+    pub(in crate::healer) struct FakeFiles {
+        /// The answers to `heal`, the last one first; [`DamageState::Lost`] when there is none.
+        pub(in crate::healer) answers: Mutex<Vec<Result<DamageState>>>,
+        pub(in crate::healer) healed: Mutex<Vec<Place>>,
+        pub(in crate::healer) searches: Mutex<u32>,
+    }
+
+    #[async_trait]
+    impl Context for FakeFiles {
+        async fn heal(&self, place: &Place) -> Result<DamageState> {
+            self.healed.lock().push(*place);
+            self.answers.lock().pop().unwrap_or(Ok(DamageState::Lost))
+        }
+
+        async fn paths_of(&self, inodes: &[Inode]) -> Result<BTreeMap<Inode, Vec<u8>>> {
+            *self.searches.lock() += 1;
+            let named = inodes.iter().map(|inode| (*inode, b"/file".to_vec()));
+            Ok(named.collect())
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Checkpoints: how what is logged reaches the bucket.
+//!
+//! ```text
+//!   open ------------> closed ------------> uploaded ------------> published
+//!    | collects         | its end LSN       | frames of its         | one metadata batch, durable
+//!    | changes          | is fixed          | dirty ranges are      | in the bucket; log recycled,
+//!    |                  |                   | in packs              | blocks clean
+//!    |   closes when its oldest change is `checkpoint_interval` old, when
+//!    |   `checkpoint_bytes` are dirty, when names take half of their memory, when a writer waits
+//!    |   for room, or on demand
+//! ```
+//!
+//! One task, the publisher, drives them, one after the other; beside the checkpoint that it works
+//! on the next one is open already, and what streams have filled leaves it early. An error of the bucket is waited out: the publisher tries again
+//! until it succeeds or the volume stops.
+//!
+//! The publisher alone commits metadata. Other engines see its commits as [observers](Observer) and commit in its
+//! [turn](Turn).
+
+mod account;
+mod committer;
+mod content;
+mod context;
+mod defragment;
+mod dirty;
+mod eager;
+mod observer;
+pub(crate) mod pack_plan;
+mod progress;
+mod proof;
+mod publish;
+mod put_pack;
+mod reclaim;
+mod share;
+mod truncated;
+mod turn;
+mod upload;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use forebay_reduction::compression::{CompressionStatus, Packs};
+use forebay_types::{CheckpointId, Lsn};
+use forebay_vfs::Error;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::state::Stopped;
+
+pub(crate) use account::Account;
+pub(crate) use committer::Committer;
+pub(crate) use context::{CheckpointSource, Context};
+pub(crate) use observer::{AccountChange, Observer};
+pub(crate) use progress::Progress;
+pub use progress::Stage;
+pub(crate) use proof::Proof;
+pub(crate) use put_pack::{PutPack, address, known_frame};
+pub(crate) use turn::Turn;
+
+/// The volume has stopped: there is nothing more to publish.
+#[derive(Debug)]
+pub(crate) struct Halted;
+
+/// Why a flush cannot confirm that the bucket holds everything.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlushError {
+    /// The volume has stopped.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// Objects of the metadata, or the descriptor, are not in the bucket any more. Nothing is published before they are
+    /// put back.
+    #[error("{0}")]
+    Gone(String),
+    /// Everything is published, but a pack that files need is not in the bucket any more.
+    #[error("{0}; `forebay scrub --status` lists the lost bytes")]
+    PackGone(String),
+}
+
+/// Brings closed checkpoints to the bucket, one after the other.
+pub(crate) struct Publisher {
+    context: Context,
+    committer: Arc<Committer>,
+    progress: Arc<Progress>,
+    proof: Arc<Proof>,
+    /// Engines that commit in the publisher's turn.
+    turns: Vec<Arc<dyn Turn>>,
+    /// How packs are compressed.
+    compressing: Arc<Packs>,
+    /// Flushes that wait for everything to be published.
+    flushes: Mutex<Vec<oneshot::Sender<Result<Lsn, FlushError>>>>,
+    /// Packs in the bucket whose checkpoints were open when they were uploaded, and are not published.
+    eager_packs: Mutex<BTreeMap<CheckpointId, Vec<PutPack>>>,
+}
+
+impl Publisher {
+    pub(crate) fn new(
+        context: Context,
+        committer: Arc<Committer>,
+        proof: Arc<Proof>,
+        turns: Vec<Arc<dyn Turn>>,
+    ) -> Publisher {
+        Publisher {
+            compressing: Packs::new(context.config.upload_parallel),
+            progress: committer.progress.clone(),
+            context,
+            committer,
+            proof,
+            turns,
+            flushes: Mutex::default(),
+            eager_packs: Mutex::default(),
+        }
+    }
+
+    /// The last checkpoint that is published.
+    pub(crate) fn last(&self) -> CheckpointId {
+        self.progress.last()
+    }
+
+    pub(crate) fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    pub(crate) fn compression_status(&self) -> CompressionStatus {
+        self.compressing.status()
+    }
+
+    /// Which objects that the volume consists of are gone from the bucket, and what to do; none as far as is known.
+    pub(crate) fn gone(&self) -> Option<String> {
+        let gone = self.context.trouble.gone()?;
+        Some(self.committer.explain_gone(&gone.what))
+    }
+
+    /// Returns when the bucket holds everything before `end`.
+    pub(crate) async fn wait_for(&self, end: Lsn) -> forebay_vfs::Result<()> {
+        let mut published = self.progress.watch_published();
+        let mut stopped = self.context.signals.watch_stopped();
+        if *published.borrow_and_update() < end {
+            self.context.signals.press();
+        }
+        tokio::select! {
+            biased;
+            _ = published.wait_for(|published| *published >= end) => Ok(()),
+            _ = stopped.wait_for(Option::is_some) => Err(Error::Delay),
+        }
+    }
+
+    /// Publishes everything that was done before the call; gives the LSN up to which the bucket is
+    /// complete. `Err` when the volume stops before, or objects that it consists of are gone.
+    pub(crate) async fn flush(&self) -> Result<Lsn, FlushError> {
+        let (done, published) = oneshot::channel();
+        let gone = self.context.trouble.next_gone();
+        self.flushes.lock().push(done);
+        self.context.signals.wake_publisher();
+        let mut stopped = self.context.signals.watch_stopped();
+        tokio::select! {
+            biased;
+            Ok(answer) = published => answer,
+            Ok(why) = stopped.wait_for(Option::is_some) => {
+                let why = why.clone().unwrap_or(Stopped::Failed("stopping".into()));
+                Err(why.into())
+            }
+            what = gone => Err(FlushError::Gone(self.committer.explain_gone(&what))),
+        }
+    }
+
+    /// The publisher: closes checkpoints when they are due and brings them to the bucket, until
+    /// the volume stops.
+    pub(crate) async fn publish_forever(self: Arc<Self>) {
+        while self.context.signals.is_stopped().is_none() {
+            let wake = self.context.signals.publisher_needed();
+            let flushes = std::mem::take(&mut *self.flushes.lock());
+            if !flushes.is_empty() || self.is_due() {
+                let before = self.progress.last();
+                if self.publish_open().await.is_err() {
+                    return;
+                }
+                // One step: under a load without pauses there would be no other time for it.
+                if self.progress.has_garbage() && self.reclaim().await.is_err() {
+                    return;
+                }
+                for turn in &self.turns {
+                    if turn.has_work() && turn.step(&self.committer).await.is_err() {
+                        return;
+                    }
+                    turn.over();
+                }
+                if !flushes.is_empty() {
+                    let just_proven = self.progress.last() != before;
+                    let Ok(proven) = self.prove_all(just_proven).await else {
+                        return;
+                    };
+                    for flush in flushes {
+                        let answer = proven.clone().map(|()| self.progress.published());
+                        // Whoever does not wait any more needs no answer.
+                        let _ = flush.send(answer);
+                    }
+                }
+                continue;
+            }
+            if self.progress.has_garbage() {
+                if self.reclaim().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            if let Some(turn) = self.turns.iter().find(|turn| turn.has_work()) {
+                if turn.step(&self.committer).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            self.turns.iter().for_each(|turn| turn.over());
+            let since = self.context.source.open_since();
+            let buffers = &self.context.memory.pack_buffers;
+            if buffers.stale_at().is_some_and(|at| at <= Instant::now()) {
+                buffers.clear();
+            }
+            let due = since.map(|since| since + self.context.config.checkpoint_interval);
+            match [
+                due,
+                self.context.source.next_log_attempt(),
+                buffers.stale_at(),
+            ]
+            .into_iter()
+            .flatten()
+            .min()
+            {
+                Some(due) => {
+                    tokio::select! {
+                        biased;
+                        () = wake => {}
+                        () = tokio::time::sleep_until(due) => {}
+                    }
+                }
+                None => wake.await,
+            }
+        }
+    }
+
+    /// Whether the open checkpoint should close now.
+    fn is_due(&self) -> bool {
+        // A log that has failed begins anew when everything is in the bucket.
+        let restart = self.context.source.next_log_attempt();
+        if restart.is_some_and(|at| at <= Instant::now()) {
+            return true;
+        }
+        let Some(since) = self.context.source.open_since() else {
+            return false;
+        };
+        since.elapsed() >= self.context.config.checkpoint_interval
+            || self.context.memory.cache.dirty_bytes() >= self.context.config.checkpoint_bytes
+            || self.context.signals.is_pressed()
+            || self.context.source.wants_to_close()
+    }
+
+    /// Closes the open checkpoint and brings it to the bucket; does nothing if nothing changed.
+    pub(crate) async fn publish_open(self: &Arc<Self>) -> Result<(), Halted> {
+        self.context.signals.relieve();
+        if let Some(closed) = self.context.source.close() {
+            self.progress.set_stage(Stage::Uploading);
+            self.all_arrived(&closed.under_way).await?;
+            let uploaded = self.upload(&closed).await?;
+            self.progress.set_stage(Stage::Publishing);
+            self.publish(closed, uploaded).await?;
+            self.progress.set_stage(Stage::Idle);
+        }
+        self.context.source.restart_log().await;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

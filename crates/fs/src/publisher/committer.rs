@@ -1,0 +1,272 @@
+//! Commits: one atomic metadata batch, with what it does to the accounts of packs, and what observers add.
+//!
+//! The publisher commits, and engines commit in its turn: never two at a time. An error of the bucket is waited out.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_environment::{Randomness, backoff, fraction};
+use forebay_meta::record::{
+    DeadPack, KnownFrame, PART_FRAMES, PackFrames, PackRecord, VolumeState,
+};
+use forebay_meta::{Batch, Catalog, Key, Ready, StoreError};
+use forebay_pack::FrameHash;
+use forebay_reduction::dedup::{MAX_FRAMES, MIN_SHARED, Sharing};
+use forebay_types::balance::taken;
+use forebay_types::{CheckpointId, PackId};
+
+use super::Halted;
+use super::account::Account;
+use super::observer::{AccountChange, Observer};
+use super::progress::Progress;
+use super::put_pack::PutPack;
+use crate::state::{Signals, Stopped, StoreTrouble};
+
+/// Pauses between two looks for what is gone.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+/// Makes the commits of one volume.
+pub(crate) struct Committer {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) sharing: Arc<Sharing>,
+    pub(crate) signals: Arc<Signals>,
+    pub(crate) trouble: Arc<StoreTrouble>,
+    pub(crate) random: Arc<dyn Randomness>,
+    /// The gateway's folder, for messages.
+    pub(crate) folder: String,
+    /// In the order in which they are told.
+    pub(crate) observers: Vec<Arc<dyn Observer>>,
+}
+
+impl Committer {
+    /// Asks the metadata store until it answers; `Err` when that cannot help.
+    pub(crate) async fn insist<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, Halted>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let (mut attempt, mut was_gone) = (1, false);
+        loop {
+            match ask().await {
+                Ok(answer) => {
+                    self.trouble.store_works();
+                    if was_gone {
+                        self.trouble.note_found();
+                    }
+                    return Ok(answer);
+                }
+                Err(StoreError::Gone(what)) => {
+                    was_gone = true;
+                    self.wait_for_what_is_gone(&what, attempt).await?;
+                }
+                Err(StoreError::Transient(why)) => self.wait_for_store(&why, attempt).await?,
+                Err(StoreError::Fenced) => {
+                    self.signals.stop(Stopped::Fenced);
+                    return Err(Halted);
+                }
+                Err(error @ (StoreError::Corrupt(_) | StoreError::Fatal(_))) => {
+                    self.signals.stop(Stopped::Failed(error.to_string()));
+                    return Err(Halted);
+                }
+            }
+            attempt += 1;
+        }
+    }
+
+    /// Waits a while for the bucket; `Err` when the volume stops meanwhile.
+    pub(crate) async fn wait_for_store(&self, why: &str, attempt: u32) -> Result<(), Halted> {
+        self.trouble.store_error(why);
+        let mut stopped = self.signals.watch_stopped();
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(backoff(attempt, &*self.random)) => Ok(()),
+            _ = stopped.wait_for(Option::is_some) => Err(Halted),
+        }
+    }
+
+    /// Waits a while before the next look for what is gone; `Err` when the volume stops meanwhile.
+    async fn wait_for_what_is_gone(&self, what: &str, attempt: u32) -> Result<(), Halted> {
+        if !self.signals.is_serving() {
+            // Nobody is served yet, and the log is as it was.
+            self.signals.stop(Stopped::Failed(self.explain_gone(what)));
+            return Err(Halted);
+        }
+        self.trouble.note_gone(what, || self.explain_gone(what));
+        let ceiling = FIRST_PAUSE
+            .saturating_mul(1 << attempt.saturating_sub(1).min(8))
+            .min(LONGEST_PAUSE);
+        let pause = ceiling.mul_f64(0.5 + 0.5 * fraction(&*self.random));
+        let mut stopped = self.signals.watch_stopped();
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(Option::is_some) => Err(Halted),
+            () = self.trouble.recheck_wanted() => Ok(()),
+            () = tokio::time::sleep(pause) => Ok(()),
+        }
+    }
+
+    /// What is gone, in words for the operator.
+    pub(crate) fn explain_gone(&self, what: &str) -> String {
+        explain(what, &self.folder)
+    }
+
+    /// Commits a batch together with what it does to the accounts. `closing` is the checkpoint that it publishes, if it
+    /// is one, and when its packs are there.
+    pub(crate) async fn commit(
+        &self,
+        mut batch: Batch,
+        account: Account,
+        state: VolumeState,
+        closing: Option<(CheckpointId, &Ready)>,
+    ) -> Result<(), Halted> {
+        let (closing, ready) = closing.unzip();
+        let opened = account.opened.iter().map(|(pack, record)| AccountChange {
+            pack: *pack,
+            before: None,
+            after: Some(*record),
+        });
+        let mut changes: Vec<AccountChange> = opened.collect();
+        let (mut dead, mut revived) = (BTreeSet::new(), Vec::new());
+        for (pack, record) in &account.opened {
+            batch.put(&Key::Pack(*pack), record);
+        }
+        let referred = account.referred();
+        let packs: BTreeSet<PackId> = account
+            .displaced
+            .keys()
+            .chain(referred.keys())
+            .copied()
+            .collect();
+        for pack in packs {
+            let lost = account.displaced.get(&pack).copied().unwrap_or(0);
+            let gained = referred.get(&pack).copied().unwrap_or(0);
+            let mut record = self.insist(|| self.catalog.pack(pack)).await?;
+            let before = record;
+            if record.is_none() && gained > 0 {
+                record = self.sharing.kept(pack);
+                if record.is_none() {
+                    // Published, it would be a file without its bytes.
+                    let why = format!("pack {pack} has gone that {gained} bytes were found in");
+                    self.signals.stop(Stopped::Failed(why));
+                    return Err(Halted);
+                }
+                batch.delete(&Key::DeadPack(pack));
+                revived.push(pack);
+            }
+            let Some(mut record) = record else {
+                tracing::warn!("pack {pack} loses {lost} bytes but has no account");
+                continue;
+            };
+            record.live_bytes = taken("live bytes of a pack", record.live_bytes + gained, lost);
+            changes.push(AccountChange {
+                pack,
+                before,
+                after: (record.live_bytes > 0).then_some(record),
+            });
+            if record.live_bytes > 0 {
+                batch.put(&Key::Pack(pack), &record);
+            } else {
+                batch.delete(&Key::Pack(pack));
+                batch.delete(&Key::Scrub(pack));
+                dead.insert(pack);
+                self.discard(pack, record, closing, &mut batch);
+            }
+        }
+        let state = VolumeState {
+            used_bytes: account.balance(state.used_bytes),
+            ..state
+        };
+        batch.put(&Key::Volume, &state);
+        for observer in &self.observers {
+            observer.before_commit(&mut batch, &dead);
+        }
+        let store = self.catalog.store();
+        let ready = ready.cloned().unwrap_or_else(Ready::now);
+        self.insist(|| store.commit_when(&batch, &ready)).await?;
+        self.sharing.committed(&revived);
+        self.progress.set_state(state);
+        for observer in &self.observers {
+            observer.committed(&changes, &dead);
+        }
+        Ok(())
+    }
+
+    /// Notes in the batch that a pack is to be deleted.
+    pub(crate) fn discard(
+        &self,
+        pack: PackId,
+        record: PackRecord,
+        closing: Option<CheckpointId>,
+        batch: &mut Batch,
+    ) {
+        self.sharing.dies(pack, record, closing);
+        batch.put(&Key::DeadPack(pack), &DeadPack);
+        self.progress.note_garbage();
+    }
+
+    /// Notes in a batch what a pack holds that it publishes.
+    pub(crate) fn note_frames(&self, pack: &PutPack, batch: &mut Batch) {
+        for (part, frames) in notable(pack).chunks(PART_FRAMES).enumerate() {
+            let key = Key::PackFrames(pack.id, part as u32);
+            batch.put(&key, &PackFrames(frames.to_vec()));
+        }
+    }
+
+    /// The batch that had [these notes](Committer::note_frames) is durable.
+    pub(crate) fn noted_frames(&self, pack: &PutPack) {
+        let frames = notable(pack);
+        if !frames.is_empty() {
+            self.sharing.learn(pack.id, &frames);
+            let frames = frames.into_iter().filter_map(by_hash).take(MAX_FRAMES);
+            self.sharing
+                .keep_frames(pack.id, Arc::new(frames.collect()));
+        }
+    }
+
+    /// Whether an observer has records that should be committed though nothing else is.
+    pub(super) fn has_records_due(&self) -> bool {
+        let mut observers = self.observers.iter();
+        observers.any(|observer| observer.has_records_due())
+    }
+
+    /// An attempt to put this pack was never answered.
+    pub(crate) fn put_in_doubt(&self, pack: PackId) {
+        self.observers
+            .iter()
+            .for_each(|observer| observer.put_in_doubt(pack));
+    }
+
+    /// The pack was deleted.
+    pub(super) fn pack_deleted(&self, pack: PackId) {
+        self.observers
+            .iter()
+            .for_each(|observer| observer.pack_deleted(pack));
+    }
+
+    /// The pack is not in the bucket, though the metadata need it.
+    pub(super) fn pack_missing(&self, pack: PackId) {
+        self.observers
+            .iter()
+            .for_each(|observer| observer.pack_missing(pack));
+    }
+}
+
+pub(super) fn by_hash(frame: KnownFrame) -> Option<(FrameHash, KnownFrame)> {
+    Some((FrameHash(frame.hash?), frame))
+}
+
+/// The frames that are worth a note.
+fn notable(pack: &PutPack) -> Vec<KnownFrame> {
+    let worth = |frame: &&KnownFrame| u64::from(frame.raw_len) >= MIN_SHARED;
+    pack.known.iter().filter(worth).copied().collect()
+}
+
+/// What is gone, what is done about it, and what to do.
+fn explain(what: &str, folder: &str) -> String {
+    format!(
+        "{what}: objects of this volume were deleted, or the server came back with another disk. Nothing more is published, and the log in {folder} keeps what was not; writes go on until it is full. Put the objects back (earlier versions of them, or a copy of the bucket), and the gateway goes on by itself. If that is not possible, copy what clients can still read, stop the gateway, and keep {folder}: `forebay log salvage current --data-dir {folder} --to NEWFOLDER` writes what is in the log as files, and `forebay salvage` what is left of the packs"
+    )
+}

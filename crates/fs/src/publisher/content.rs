@@ -1,0 +1,39 @@
+//! The bytes of a block that go into a pack.
+
+use std::sync::Arc;
+
+use forebay_cache::Snapshot;
+use forebay_meta::record::Origin;
+use forebay_types::{BlockKey, ByteRange};
+
+use crate::state::Node;
+
+/// The bytes of a block that go into a pack.
+pub(super) struct Content {
+    pub(super) key: BlockKey,
+    pub(super) node: Arc<Node>,
+    pub(super) snapshot: Snapshot,
+    pub(super) rewritten: Option<Vec<u8>>,
+    /// The ranges that become frames.
+    pub(super) frames: Vec<ByteRange>,
+}
+
+impl Content {
+    /// What each of its frames is of.
+    pub(super) fn origins(&self) -> impl Iterator<Item = Origin> {
+        let origin = |frame: &ByteRange| Origin {
+            block: self.key,
+            // Blocks have 4 MiB.
+            start: frame.start as u32,
+        };
+        self.frames.iter().map(origin)
+    }
+
+    /// The bytes of one of its frames.
+    pub(super) fn pieces(&self, frame: ByteRange) -> Vec<&[u8]> {
+        match &self.rewritten {
+            Some(whole) => vec![&whole[std::ops::Range::<usize>::from(frame)]],
+            None => self.snapshot.slices(frame).collect(),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What the publisher needs of the rest.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use forebay_environment::Environment;
+use forebay_meta::Catalog;
+use forebay_meta::record::{TruncatedBlocks, VolumeState};
+use forebay_pack_store::PackStore;
+use forebay_quota::Accounts;
+use forebay_reduction::dedup::Sharing;
+use forebay_types::{BlockIndex, Inode, Lsn};
+use tokio::time::Instant;
+
+use crate::FsConfig;
+use crate::damages::Damages;
+use crate::state::{Closed, EagerUploads, Memory, Node, Signals, StoreTrouble, TakenOver};
+
+/// Where checkpoints come from.
+#[async_trait]
+pub(crate) trait CheckpointSource: Send + Sync {
+    /// Closes the open checkpoint; none if nothing changed in it.
+    fn close(&self) -> Option<Closed>;
+
+    /// Since when the oldest change of the open checkpoint waits; none if there is none.
+    fn open_since(&self) -> Option<Instant>;
+
+    /// Whether unpublished names take so much memory that the open checkpoint should close.
+    fn wants_to_close(&self) -> bool;
+
+    /// Takes over those of the blocks that are unchanged since they were offered, for an upload before their checkpoint
+    /// closes; none if none is.
+    fn take_over(&self, blocks: Vec<(Arc<Node>, BlockIndex)>) -> Option<TakenOver>;
+
+    /// The closed checkpoint is published, with this next inode number.
+    fn published(&self, next_inode: u64);
+
+    /// The bucket has everything before `end`, as `state` says there: the log before it is not needed any more.
+    fn recycle(&self, end: Lsn, state: &VolumeState);
+
+    /// Of a file's truncated blocks, these are left to be collected.
+    fn truncated_collected(&self, inode: Inode, left: TruncatedBlocks);
+
+    /// When to try to begin a failed log again; none if the log works.
+    fn next_log_attempt(&self) -> Option<Instant>;
+
+    /// Begins the log again if it has failed and the bucket has everything.
+    async fn restart_log(&self);
+}
+
+/// The rooms below the publisher that it uses.
+pub(crate) struct Context {
+    pub(crate) config: Arc<FsConfig>,
+    pub(crate) environment: Environment,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) packs: Arc<PackStore>,
+    pub(crate) sharing: Arc<Sharing>,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) eager: Arc<EagerUploads>,
+    pub(crate) accounts: Arc<Accounts>,
+    pub(crate) signals: Arc<Signals>,
+    pub(crate) trouble: Arc<StoreTrouble>,
+    pub(crate) damages: Arc<Damages>,
+    pub(crate) source: Arc<dyn CheckpointSource>,
+}
+
+#[cfg(test)]
+pub(super) mod fake {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use forebay_types::CheckpointId;
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// Checkpoints of what a test has changed.
+    pub(in crate::publisher) struct FakeSource {
+        catalog: Arc<Catalog>,
+        open: AtomicU64,
+        changed: Mutex<Vec<Arc<Node>>>,
+        /// What the publisher has called, in order.
+        pub(in crate::publisher) calls: Mutex<Vec<String>>,
+    }
+
+    impl FakeSource {
+        pub(in crate::publisher) fn new(catalog: Arc<Catalog>) -> FakeSource {
+            FakeSource {
+                catalog,
+                open: AtomicU64::new(1),
+                changed: Mutex::default(),
+                calls: Mutex::default(),
+            }
+        }
+
+        /// The number of the open checkpoint.
+        pub(in crate::publisher) fn open_checkpoint(&self) -> CheckpointId {
+            CheckpointId(self.open.load(Ordering::Relaxed))
+        }
+
+        /// The node has changed in the open checkpoint.
+        pub(in crate::publisher) fn change(&self, node: &Arc<Node>) {
+            self.changed.lock().push(node.clone());
+        }
+    }
+
+    #[async_trait]
+    impl CheckpointSource for FakeSource {
+        fn close(&self) -> Option<Closed> {
+            let nodes = std::mem::take(&mut *self.changed.lock());
+            if nodes.is_empty() {
+                return None;
+            }
+            let id = CheckpointId(self.open.fetch_add(1, Ordering::Relaxed));
+            Some(Closed {
+                id,
+                end: Lsn(100 * id.0),
+                nodes,
+                names: self.catalog.overlay().close().unwrap(),
+                next_inode: 10,
+                under_way: Arc::default(),
+            })
+        }
+
+        fn open_since(&self) -> Option<Instant> {
+            (!self.changed.lock().is_empty()).then(Instant::now)
+        }
+
+        fn wants_to_close(&self) -> bool {
+            false
+        }
+
+        fn take_over(&self, _blocks: Vec<(Arc<Node>, BlockIndex)>) -> Option<TakenOver> {
+            None
+        }
+
+        fn published(&self, next_inode: u64) {
+            self.calls.lock().push(format!("published {next_inode}"));
+        }
+
+        fn recycle(&self, end: Lsn, _state: &VolumeState) {
+            self.calls.lock().push(format!("recycle {end}"));
+        }
+
+        fn truncated_collected(&self, inode: Inode, _left: TruncatedBlocks) {
+            self.calls.lock().push(format!("collected {inode}"));
+        }
+
+        fn next_log_attempt(&self) -> Option<Instant> {
+            None
+        }
+
+        async fn restart_log(&self) {}
+    }
+}

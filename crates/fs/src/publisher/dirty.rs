@@ -1,0 +1,173 @@
+//! The dirty blocks of a closed checkpoint, taken over file by file and pack by pack.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use forebay_cache::Snapshot;
+use forebay_meta::record::{BlockMap, Extent, MAX_EXTENTS};
+use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, CheckpointId};
+
+use super::{Halted, Publisher, pack_plan};
+use crate::state::{Closed, Node};
+
+/// Extents that a block may come to by small writes before it is written anew.
+const FRAGMENTS: usize = MAX_EXTENTS / 4;
+
+/// A block of a checkpoint on its way.
+pub(super) struct DirtyBlock {
+    pub(super) key: BlockKey,
+    /// The file.
+    pub(super) node: Arc<Node>,
+    pub(super) snapshot: Snapshot,
+    /// Set when the block map has too many extents to take the dirty ranges one by one: bytes of
+    /// the whole block up to here are written anew in one frame.
+    pub(super) rewrite: Option<Rewrite>,
+}
+
+pub(super) struct Rewrite {
+    pub(super) map: BlockMap,
+    /// Bytes of the old map that still count.
+    pub(super) live: u64,
+}
+
+impl Rewrite {
+    /// Where the last byte of the old map ends that still counts; 0 if none does.
+    pub(super) fn end(&self) -> u64 {
+        // Only the last one may reach behind what counts. One that lies behind it has no end that counts.
+        let begins_before = |extent: &&Extent| extent.range.start < self.live;
+        let last = self.map.extents().iter().rev().find(begins_before);
+        last.map_or(0, |extent| extent.range.end.min(self.live))
+    }
+}
+
+impl DirtyBlock {
+    pub(super) fn bytes(&self) -> u64 {
+        match self.rewrite {
+            Some(_) => BLOCK_SIZE,
+            None => self.snapshot.dirty_bytes(),
+        }
+    }
+
+    /// The frames that it becomes, at most.
+    fn frames(&self) -> usize {
+        match self.rewrite {
+            Some(_) => pack_plan::frames(ByteRange::new(0, BLOCK_SIZE)).count(),
+            None => self.snapshot.ranges().flat_map(pack_plan::frames).count(),
+        }
+    }
+}
+
+/// Bytes of memory, at most, that the upload of a pack of these blocks takes: the pack, and blocks that are written anew,
+/// which are put together first.
+pub(super) fn memory(group: &[DirtyBlock]) -> u64 {
+    let frames = group.iter().map(DirtyBlock::frames).sum();
+    let raw_bytes = group.iter().map(DirtyBlock::bytes).sum();
+    let rewritten = group.iter().filter(|block| block.rewrite.is_some()).count();
+    pack_plan::pack_memory(frames, raw_bytes) + rewritten as u64 * BLOCK_SIZE
+}
+
+/// What is dirty in a closed checkpoint and has not been taken over yet.
+pub(super) struct DirtyBlocks {
+    of: CheckpointId,
+    nodes: std::vec::IntoIter<Arc<Node>>,
+    /// Of the last file that was looked at.
+    blocks: VecDeque<DirtyBlock>,
+}
+
+impl DirtyBlocks {
+    pub(super) fn of(closed: &Closed) -> DirtyBlocks {
+        DirtyBlocks {
+            of: closed.id,
+            nodes: closed.nodes.clone().into_iter(),
+            blocks: VecDeque::new(),
+        }
+    }
+
+    /// Whether nothing is left. Files that have no dirty blocks may be, unless this says so.
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.nodes.len() == 0
+    }
+}
+
+impl Publisher {
+    /// Takes over the next blocks: as many as fill a pack of so many bytes, so that small files share a pack with their
+    /// neighbours and no block is ever split over two. Fewer are the last ones, and none if there are none left.
+    pub(super) async fn next_group(
+        &self,
+        dirty: &mut DirtyBlocks,
+        pack_bytes: u64,
+    ) -> Result<Option<Vec<DirtyBlock>>, Halted> {
+        let mut group = Vec::new();
+        let mut filled = 0;
+        while filled < pack_bytes {
+            if let Some(block) = dirty.blocks.pop_front() {
+                filled += block.bytes();
+                group.push(block);
+            } else if let Some(node) = dirty.nodes.next() {
+                dirty.blocks = self.dirty_blocks(&node, dirty.of).await?;
+            } else {
+                break;
+            }
+        }
+        Ok((!group.is_empty()).then_some(group))
+    }
+
+    /// Takes over the dirty ranges of a file. One that the checkpoint removed has none.
+    async fn dirty_blocks(
+        &self,
+        node: &Arc<Node>,
+        of: CheckpointId,
+    ) -> Result<VecDeque<DirtyBlock>, Halted> {
+        let (snapshots, early, then) = {
+            let mut state = node.lock();
+            let then = state.as_of(of);
+            if then.removed {
+                return Ok(VecDeque::new());
+            }
+            let indices = state.blocks.dirty_blocks(of);
+            let take = |index| state.blocks.snapshot(index, of);
+            let snapshots: Vec<Snapshot> = indices.into_iter().filter_map(take).collect();
+            let early = |block| state.early.of(of, block).cloned();
+            let early: Vec<_> = snapshots.iter().map(|taken| early(taken.block())).collect();
+            (snapshots, early, then)
+        };
+        let floor = then.floor.unwrap_or(u64::MAX);
+        let mut blocks = VecDeque::with_capacity(snapshots.len());
+        for (snapshot, early) in snapshots.into_iter().zip(early) {
+            let key = BlockKey {
+                inode: node.inode,
+                block: snapshot.block(),
+            };
+            // What has left early has been cut already.
+            let (map, floor) = match early {
+                Some(map) => (Some(map), u64::MAX),
+                None if then.published && !then.record.truncated.contains(key.block) => {
+                    let map = self
+                        .committer
+                        .insist(|| self.context.catalog.block_map(key.inode, key.block));
+                    (map.await?, floor)
+                }
+                None => (None, floor),
+            };
+            let rewrite = needs_rewrite(key, &snapshot, map.unwrap_or_default(), floor);
+            blocks.push_back(DirtyBlock {
+                key,
+                node: node.clone(),
+                snapshot,
+                rewrite,
+            });
+        }
+        Ok(blocks)
+    }
+}
+
+/// Whether the block is to be written anew, given the map that it has and where that stops to count.
+fn needs_rewrite(key: BlockKey, snapshot: &Snapshot, map: BlockMap, floor: u64) -> Option<Rewrite> {
+    let ranges = snapshot.ranges().take(FRAGMENTS + 1).count();
+    // Each range may cut an extent in two and adds one, and more where it is longer than a frame.
+    if map.extents().len() + 2 * ranges <= FRAGMENTS {
+        return None;
+    }
+    let live = floor.saturating_sub(key.block.start()).min(BLOCK_SIZE);
+    Some(Rewrite { map, live })
+}

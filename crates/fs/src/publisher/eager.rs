@@ -1,0 +1,189 @@
+//! Leaving early: blocks that a sequential writer has filled go to the bucket while their checkpoint is open.
+//!
+//! ```text
+//!   whole ------------> on its way ------------> clean, its place known to the node ------> published
+//!    | a stream has       | its snapshot is        | may be evicted; what is written
+//!    | filled it          | encoded and put        | to it from here on is dirty anew
+//!    |                    |
+//!    |                    | changed meanwhile: dirty as before, and what was put is dead from the start
+//! ```
+//!
+//! One task beside the publisher drives them. Both share the uploads that may be under way at once. A
+//! checkpoint that has closed waits for what is still on its way of it, so that the publisher never
+//! meets a block whose bytes somebody else answers for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_cache::Lease;
+use forebay_meta::record::BlockMap;
+use forebay_types::{BlockKey, CheckpointId};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::dirty::DirtyBlock;
+use super::put_pack::PutPack;
+use super::upload::Landed;
+use super::{Halted, Publisher, pack_plan};
+use crate::state::{AT_ONCE_BESIDE, EagerUploads, Memory, Signals, Stopped, TakenOver};
+
+/// How long an upload that finds no memory waits at most before it looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// A pack that leaves, from the first look for its memory until it has arrived.
+struct UnderWay {
+    eager: Arc<EagerUploads>,
+    memory: Arc<Memory>,
+    signals: Arc<Signals>,
+}
+
+impl UnderWay {
+    fn new(publisher: &Publisher) -> UnderWay {
+        let context = &publisher.context;
+        context.eager.begin_pack();
+        UnderWay {
+            eager: context.eager.clone(),
+            memory: context.memory.clone(),
+            signals: context.signals.clone(),
+        }
+    }
+
+    /// Whether no other one is.
+    fn is_alone(&self) -> bool {
+        self.eager.under_way() == 1
+    }
+
+    /// Memory for the pack, out of what uploads may have. One at a time there is always, for memory becomes free by
+    /// uploads; the next one waits for room.
+    async fn lease(&self, bytes: u64) -> Lease {
+        loop {
+            if let Some(lease) = self.memory.try_lease_reserve(bytes) {
+                return lease;
+            }
+            if self.is_alone() {
+                return self.memory.lease(bytes);
+            }
+            self.signals.freed_within(LOOK_AGAIN).await;
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.eager.end_pack();
+        // What has arrived may be evicted.
+        self.signals.memory_freed();
+        // The publisher frees the memory of packs if no further one follows.
+        self.signals.wake_publisher();
+    }
+}
+
+impl Publisher {
+    /// Uploads full packs of blocks that streams have filled, for as long as the volume runs.
+    pub(crate) async fn upload_eagerly_forever(self: Arc<Publisher>) {
+        let eager = self.context.eager.clone();
+        let mut under_way = JoinSet::new();
+        loop {
+            let wake = eager.offered();
+            while under_way.len() < self.context.config.upload_parallel + AT_ONCE_BESIDE
+                && let Some(group) = eager.take_group()
+            {
+                let guard = UnderWay::new(&self);
+                let lease = guard.lease(pack_plan::whole_blocks(group.len())).await;
+                if let Some(taken) = self.context.source.take_over(group) {
+                    under_way.spawn(self.clone().upload_taken(taken, lease, guard));
+                }
+            }
+            tokio::select! {
+                biased;
+                Some(done) = under_way.join_next() => {
+                    if let Err(error) = done {
+                        self.context.signals.stop(Stopped::Failed(format!("an upload ended early: {error}")));
+                    }
+                }
+                () = wake => {}
+            }
+        }
+    }
+
+    /// Puts the blocks into the bucket and notes where they lie.
+    async fn upload_taken(
+        self: Arc<Publisher>,
+        taken: TakenOver,
+        lease: Lease,
+        _under_way: UnderWay,
+    ) {
+        let TakenOver {
+            checkpoint,
+            not_published: _not_published,
+            blocks,
+        } = taken;
+        let versions = blocks
+            .iter()
+            .map(|(node, snapshot)| (node.clone(), snapshot.block(), snapshot.version()));
+        let versions: Vec<_> = versions.collect();
+        let blocks = blocks.into_iter().map(|(node, snapshot)| DirtyBlock {
+            key: BlockKey {
+                inode: node.inode,
+                block: snapshot.block(),
+            },
+            node,
+            snapshot,
+            rewrite: None,
+        });
+        let blocks = blocks.collect();
+        let pack = self.progress.new_pack();
+        let (landed, mut landings) = mpsc::unbounded_channel();
+        let upload = self
+            .clone()
+            .upload_pack(checkpoint, pack, blocks, lease, landed);
+        let (Ok(()), Some(Landed { pack, frames })) = (upload.await, landings.recv().await) else {
+            // The volume has stopped, and what was on its way is in the log.
+            return;
+        };
+        // Before the blocks, whose publication looks for it.
+        let mut packs = self.eager_packs.lock();
+        packs.entry(checkpoint).or_default().extend(pack);
+        drop(packs);
+        for (node, block, version) in versions {
+            let key = BlockKey {
+                inode: node.inode,
+                block,
+            };
+            let mut map = BlockMap::new();
+            for (_, frame) in frames.iter().filter(|(of, _)| *of == key) {
+                if let Err(error) = map.insert(frame.raw_range(), *frame) {
+                    self.context
+                        .signals
+                        .stop(Stopped::Failed(format!("inode {}: {error}", node.inode)));
+                    return;
+                }
+            }
+            let mut state = node.lock();
+            if state.blocks.uploaded(key.block, checkpoint, version) {
+                state.early.insert(checkpoint, key.block, map);
+            }
+        }
+    }
+
+    /// The packs that were uploaded before this checkpoint closed.
+    pub(super) fn take_eager_packs(&self, checkpoint: CheckpointId) -> Vec<PutPack> {
+        self.eager_packs
+            .lock()
+            .remove(&checkpoint)
+            .unwrap_or_default()
+    }
+
+    /// Waits for what is on its way of a checkpoint that has closed; `Err` when the volume stops meanwhile.
+    pub(super) async fn all_arrived(
+        &self,
+        under_way: &tokio::sync::RwLock<()>,
+    ) -> Result<(), Halted> {
+        let mut stopped = self.context.signals.watch_stopped();
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(Option::is_some) => Err(Halted),
+            _ = under_way.write() => Ok(()),
+        }
+    }
+}

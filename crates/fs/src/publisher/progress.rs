@@ -1,0 +1,161 @@
+//! How far publications have come, and what other engines leave for the publisher to do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use forebay_meta::record::VolumeState;
+use forebay_types::{CheckpointId, Lsn, PackId};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::state::Signals;
+
+/// What is done about the last closed checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stage {
+    /// It is published.
+    #[default]
+    Idle,
+    /// Its packs are on their way to the bucket.
+    Uploading,
+    /// Its metadata are on their way to the bucket.
+    Publishing,
+}
+
+/// The progress of one volume. Only the publisher and its commits change it.
+pub(crate) struct Progress {
+    published: watch::Sender<Lsn>,
+    /// Number of the last checkpoint that is published; 0 before the first one of this gateway.
+    last: AtomicU64,
+    /// The volume's state as the bucket has it.
+    state: Mutex<VolumeState>,
+    stage: Mutex<Stage>,
+    uploads: AtomicUsize,
+    /// There may be removed files to collect, dead packs to delete, or records of observers to commit.
+    garbage: AtomicBool,
+    /// Packs could not be deleted: to be tried again after the next publication.
+    undeleted: AtomicBool,
+    next_pack: AtomicU64,
+    signals: Arc<Signals>,
+}
+
+impl Progress {
+    /// Goes on from the state that the bucket has.
+    pub(crate) fn new(state: VolumeState, signals: Arc<Signals>) -> Progress {
+        Progress {
+            published: watch::Sender::new(state.published),
+            last: AtomicU64::new(0),
+            state: Mutex::new(state),
+            stage: Mutex::default(),
+            uploads: AtomicUsize::new(0),
+            garbage: AtomicBool::new(true),
+            undeleted: AtomicBool::new(false),
+            next_pack: AtomicU64::new(PackId::first_of(state.epoch).0.max(state.next_pack)),
+            signals,
+        }
+    }
+
+    /// The bucket holds everything before this.
+    pub(crate) fn published(&self) -> Lsn {
+        *self.published.borrow()
+    }
+
+    pub(crate) fn watch_published(&self) -> watch::Receiver<Lsn> {
+        self.published.subscribe()
+    }
+
+    /// The last checkpoint that is published.
+    pub(crate) fn last(&self) -> CheckpointId {
+        CheckpointId(self.last.load(Ordering::Acquire))
+    }
+
+    /// A checkpoint is published: first its number is known, and when everything else is done, its end.
+    pub(super) fn checkpoint_published(&self, id: CheckpointId) {
+        self.last.store(id.0, Ordering::Release);
+    }
+
+    pub(super) fn published_up_to(&self, end: Lsn) {
+        self.published.send_replace(end);
+    }
+
+    pub(crate) fn state(&self) -> VolumeState {
+        *self.state.lock()
+    }
+
+    pub(super) fn set_state(&self, state: VolumeState) {
+        *self.state.lock() = state;
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        *self.stage.lock()
+    }
+
+    pub(super) fn set_stage(&self, stage: Stage) {
+        *self.stage.lock() = stage;
+    }
+
+    /// Packs on their way to the bucket.
+    pub(crate) fn uploads(&self) -> usize {
+        self.uploads.load(Ordering::Relaxed)
+    }
+
+    /// Counts a pack on its way, until what it gives is dropped.
+    pub(super) fn begin_upload(&self) -> Upload<'_> {
+        self.uploads.fetch_add(1, Ordering::Relaxed);
+        Upload(&self.uploads)
+    }
+
+    pub(crate) fn new_pack(&self) -> PackId {
+        PackId(self.next_pack.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn next_pack(&self) -> u64 {
+        self.next_pack.load(Ordering::Relaxed)
+    }
+
+    /// There is something to do beside checkpoints: the publisher looks at once.
+    pub(crate) fn tidy(&self) {
+        self.note_garbage();
+        self.signals.wake_publisher();
+    }
+
+    pub(super) fn note_garbage(&self) {
+        self.garbage.store(true, Ordering::Release);
+    }
+
+    /// The publisher is about to look for garbage.
+    pub(super) fn begin_reclaiming(&self) {
+        self.garbage.store(false, Ordering::Release);
+    }
+
+    /// As after a step of reclaiming that has found nothing.
+    #[cfg(test)]
+    pub(crate) fn nothing_to_reclaim(&self) {
+        self.begin_reclaiming();
+    }
+
+    pub(crate) fn has_garbage(&self) -> bool {
+        self.garbage.load(Ordering::Acquire)
+    }
+
+    /// A pack could not be deleted.
+    pub(super) fn note_undeleted(&self) {
+        self.undeleted.store(true, Ordering::Release);
+    }
+
+    /// What could not be deleted is tried again.
+    pub(super) fn retry_undeleted(&self) {
+        if self.undeleted.swap(false, Ordering::AcqRel) {
+            self.note_garbage();
+        }
+    }
+}
+
+/// A pack on its way.
+pub(super) struct Upload<'a>(&'a AtomicUsize);
+
+impl Drop for Upload<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

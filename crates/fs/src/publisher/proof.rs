@@ -1,0 +1,193 @@
+//! Whether the bucket still has what a publication builds on.
+//!
+//! A gateway that only writes does not notice when what it wrote before is deleted: by a rule that expires objects, by
+//! hand, by a server that came back with another disk. It would recycle the log for a state that nobody can read. So
+//!
+//! * after each checkpoint's commit, one table of the metadata that is older than it is asked for, another one each time
+//!   ([`MetaStore::prove`](forebay_meta::MetaStore::prove)). Only then is the checkpoint published: the log before it is
+//!   recycled, blocks are clean, and who waits for it is answered;
+//! * while checkpoints are published, the descriptor and a pack that the last ones refer to are asked for in turn, one of
+//!   them every [`presence_interval`](crate::FsConfig::presence_interval);
+//! * a flush asks for a table, for the descriptor, and for packs that were missing before it says that the bucket holds
+//!   everything.
+//!
+//! An idle volume asks for nothing.
+//!
+//! ```text
+//!              a table or the descriptor is not there
+//!   proven ---------------------------------------------> gone: the checkpoint waits, as it does while the bucket is
+//!     ^                                                    |     away; the log keeps all of it; flushes fail
+//!     +----------------- it is there again ----------------+
+//!
+//!   a pack is not there: its frames are damaged, and what memory or the disk cache has of them is uploaded again
+//! ```
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay_environment::{Randomness, fraction};
+use forebay_meta::{StoreError, VolumeDescriptor};
+use forebay_object::Store;
+use forebay_pack::object_name;
+use forebay_types::PackId;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::observer::{AccountChange, Observer};
+use super::{FlushError, Halted, Publisher};
+
+/// Packs of the last checkpoints, one of which is asked for.
+const RECENT: usize = 64;
+/// Missing packs that flushes ask for again.
+const MOST_MISSING: usize = 16;
+
+/// What is known of the objects that publications build on.
+pub(crate) struct Proof {
+    store: Arc<dyn ObjectStore>,
+    descriptor: Path,
+    looked: Mutex<Instant>,
+    turn: AtomicU64,
+    packs: Mutex<Packs>,
+}
+
+#[derive(Default)]
+struct Packs {
+    /// Those that the last checkpoints refer to, the newest last.
+    recent: VecDeque<PackId>,
+    /// Those that were not there.
+    missing: BTreeSet<PackId>,
+}
+
+impl Proof {
+    /// Of a volume whose descriptor was there a moment ago.
+    pub(crate) fn new(store: &Store) -> Proof {
+        Proof {
+            store: store.store.clone(),
+            descriptor: VolumeDescriptor::location(&store.root),
+            looked: Mutex::new(Instant::now()),
+            turn: AtomicU64::new(0),
+            packs: Mutex::default(),
+        }
+    }
+
+    /// Accounts of packs have changed: those that live are referred to.
+    fn note_accounts(&self, changes: &[AccountChange]) {
+        let mut packs = self.packs.lock();
+        for change in changes {
+            packs.recent.retain(|pack| *pack != change.pack);
+            match change.after {
+                Some(_) => packs.recent.push_back(change.pack),
+                None => drop(packs.missing.remove(&change.pack)),
+            }
+        }
+        while packs.recent.len() > RECENT {
+            packs.recent.pop_front();
+        }
+    }
+
+    /// Whether it is time to look for something beside tables.
+    fn is_due(&self, interval: Duration) -> bool {
+        let mut looked = self.looked.lock();
+        let is_due = looked.elapsed() >= interval;
+        if is_due {
+            *looked = Instant::now();
+        }
+        is_due
+    }
+
+    fn some_pack(&self, random: &dyn Randomness) -> Option<PackId> {
+        let packs = self.packs.lock();
+        let index = fraction(random) * packs.recent.len() as f64;
+        packs.recent.get(index as usize).copied()
+    }
+
+    /// Asks for the descriptor.
+    async fn descriptor(&self) -> Result<(), StoreError> {
+        match self.store.head(&self.descriptor).await {
+            Ok(_) => Ok(()),
+            Err(object_store::Error::NotFound { .. }) => Err(StoreError::Gone(format!(
+                "{}, the object that says what volume this is, is gone from the bucket",
+                self.descriptor
+            ))),
+            Err(error) => Err(StoreError::Transient(error.to_string())),
+        }
+    }
+}
+
+impl Observer for Proof {
+    fn committed(&self, changes: &[AccountChange], _dead: &BTreeSet<PackId>) {
+        self.note_accounts(changes);
+    }
+}
+
+impl Publisher {
+    /// Looks whether the bucket has what the checkpoint builds on whose batch has just been committed. Returns when it has.
+    pub(super) async fn prove_checkpoint(&self) -> Result<(), Halted> {
+        let store = self.context.catalog.store();
+        self.committer.insist(|| store.prove()).await?;
+        let proof = &self.proof;
+        if !proof.is_due(self.context.config.presence_interval) {
+            return Ok(());
+        }
+        match proof.turn.fetch_add(1, Ordering::Relaxed) % 2 {
+            0 => self.committer.insist(|| proof.descriptor()).await,
+            _ => {
+                if let Some(pack) = proof.some_pack(&*self.context.environment.random) {
+                    self.is_missing(pack).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The same before it is said that the bucket holds everything. `just_proven` if that was done for a checkpoint that
+    /// was published for it. Gives what the bucket does not hold though all of it was published.
+    pub(super) async fn prove_all(
+        &self,
+        just_proven: bool,
+    ) -> Result<Result<(), FlushError>, Halted> {
+        let (store, proof) = (self.context.catalog.store(), &self.proof);
+        if !just_proven {
+            self.committer.insist(|| store.prove()).await?;
+        }
+        self.committer.insist(|| proof.descriptor()).await?;
+        let missing = proof.packs.lock().missing.clone();
+        for pack in missing {
+            if self.is_missing(pack).await? {
+                let what = format!("{} is gone from the bucket", object_name(pack));
+                return Ok(Err(FlushError::PackGone(what)));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Whether the bucket does not have a pack that the metadata need; its frames are damaged then.
+    async fn is_missing(&self, pack: PackId) -> Result<bool, Halted> {
+        // One that cannot be asked for now is asked for later.
+        let is_there = self.context.packs.has(pack).await.unwrap_or(true);
+        let is_missing = !is_there
+            && self
+                .committer
+                .insist(|| self.context.catalog.pack(pack))
+                .await?
+                .is_some();
+        let mut packs = self.proof.packs.lock();
+        if !is_missing {
+            packs.missing.remove(&pack);
+            return Ok(false);
+        }
+        packs.recent.retain(|recent| *recent != pack);
+        if packs.missing.len() < MOST_MISSING && packs.missing.insert(pack) {
+            let name = object_name(pack);
+            tracing::error!(
+                "{name} is gone from the bucket: somebody or something has deleted it. What memory or the disk cache has of its bytes is uploaded again; the others are lost unless the object is put back. See `forebay scrub --status`"
+            );
+            self.committer.pack_missing(pack);
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,200 @@
+//! Publishing: one atomic metadata batch makes a closed checkpoint the state of the bucket.
+
+use std::collections::HashMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use forebay_meta::record::{
+    BlockMap, Extent, FrameAddress, Garbage, Kind, Referrer, TruncatedBlocks, VolumeState,
+};
+use forebay_meta::{Batch, InodeRecord, Key};
+use forebay_quota::{Ledger, Share};
+use forebay_types::balance::taken;
+use forebay_types::{BlockIndex, BlockKey};
+
+use super::account::Account;
+use super::truncated::ChangedMaps;
+use super::upload::Uploaded;
+use super::{Halted, Publisher};
+use crate::state::{Closed, ClosedNode, LEASE, Node, Stopped};
+
+impl Publisher {
+    /// Makes the closed checkpoint the state of the volume, as soon as its packs are in the bucket.
+    pub(crate) async fn publish(
+        self: &Arc<Self>,
+        closed: Closed,
+        mut uploaded: Uploaded,
+    ) -> Result<(), Halted> {
+        let mut batch = closed.names.to_batch();
+        let mut account = Account::default();
+        let mut ledger = Ledger::default();
+        let mut outcomes = HashMap::new();
+        // Of all truncated files together.
+        let mut budget = self.context.config.maps_at_once;
+        for node in &closed.nodes {
+            let (then, early, before) = {
+                let state = node.lock();
+                let early = state.early.all_of(closed.id);
+                let early = early.map(|(block, map)| (block, map.clone()));
+                let early: Vec<(BlockIndex, BlockMap)> = early.collect();
+                (state.as_of(closed.id), early, state.share())
+            };
+            let frames = uploaded.frames.remove(&node.inode).unwrap_or_default();
+            let record = self
+                .publish_node(
+                    node,
+                    then,
+                    early,
+                    frames,
+                    (&mut batch, &mut account, &mut budget),
+                )
+                .await?;
+            let share = record.as_ref().map(Share::of);
+            ledger.replace(before, share);
+            let outcome = record.map(|record| (record.used, record.truncated));
+            let (used, truncated) = outcome.unwrap_or_default();
+            outcomes.insert(node.inode, (used, truncated, share));
+        }
+        for pack in &uploaded.packs {
+            match account.open(pack.id, pack.record) {
+                true => self.committer.note_frames(pack, &mut batch),
+                false => self
+                    .committer
+                    .discard(pack.id, pack.record, Some(closed.id), &mut batch),
+            }
+        }
+        let state = VolumeState {
+            published: closed.end,
+            next_inode: closed.next_inode,
+            inode_lease: Some(LEASE),
+            next_pack: self.progress.next_pack(),
+            ..self.progress.state()
+        };
+        let state = self.context.accounts.enter(&ledger, &mut batch, state);
+        self.committer
+            .commit(batch, account, state, Some((closed.id, &uploaded.ready)))
+            .await?;
+        // Before anything is given up that the bucket may not have after all.
+        self.prove_checkpoint().await?;
+
+        for pack in &uploaded.packs {
+            self.committer.noted_frames(pack);
+        }
+        self.context.sharing.published(closed.id);
+        self.context.accounts.entered(&ledger);
+        for node in &closed.nodes {
+            let outcome = outcomes.remove(&node.inode);
+            let (used, truncated, share) = outcome.unwrap_or_default();
+            node.lock().publish(closed.id, used, truncated, share);
+        }
+        self.progress.checkpoint_published(closed.id);
+        self.context.catalog.overlay().discard_closed();
+        self.progress.retry_undeleted();
+        drop(closed.nodes);
+        self.context.source.published(closed.next_inode);
+        self.progress.published_up_to(closed.end);
+        self.context
+            .source
+            .recycle(closed.end, &self.progress.state());
+        self.context.signals.memory_freed();
+        Ok(())
+    }
+
+    /// Adds what a checkpoint did to one object; gives its record as the bucket then has it, and none if
+    /// it is gone.
+    async fn publish_node(
+        &self,
+        node: &Node,
+        then: ClosedNode,
+        early: Vec<(BlockIndex, BlockMap)>,
+        frames: Vec<(BlockKey, FrameAddress)>,
+        (batch, account, budget): (&mut Batch, &mut Account, &mut usize),
+    ) -> Result<Option<InodeRecord>, Halted> {
+        let inode = node.inode;
+        if then.removed {
+            if then.published {
+                batch.delete(&Key::Inode(inode));
+                let truncated = &then.record.truncated;
+                // Its maps go with all others of the file.
+                self.note_truncated(inode, truncated, &TruncatedBlocks::default(), batch);
+                let has_maps = then.record.used > 0 || !truncated.is_empty();
+                if then.record.kind() == Kind::Regular && has_maps {
+                    let garbage = Garbage {
+                        size: then.record.size,
+                        first_block: BlockIndex(0),
+                    };
+                    batch.put(&Key::Garbage(inode), &garbage);
+                    self.progress.note_garbage();
+                }
+            }
+            return Ok(None);
+        }
+        let mut changed = ChangedMaps {
+            truncated: then.record.truncated.clone(),
+            ..ChangedMaps::default()
+        };
+        if let Some(floor) = then.floor.filter(|_| then.published) {
+            self.cut_maps(inode, &then, floor, &mut changed, (account, budget))
+                .await?;
+        }
+        let ChangedMaps {
+            mut maps,
+            mut truncated,
+            mut lost,
+        } = changed;
+        let early = early.into_iter().flat_map(|(block, map)| {
+            let extents = map.extents().to_vec();
+            extents.into_iter().map(move |extent| (block, extent))
+        });
+        let uploaded = frames.into_iter().map(|(key, frame)| {
+            let range = frame.raw_range();
+            (key.block, Extent { range, frame })
+        });
+        let mut added = 0;
+        // What has left early came before what was dirty at the close.
+        for (block, Extent { range, frame }) in early.chain(uploaded) {
+            let map = match maps.entry(block) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    let map = if then.published {
+                        let key = BlockKey { inode, block };
+                        self.map_before(key, &mut truncated, account).await?
+                    } else {
+                        BlockMap::new()
+                    };
+                    entry.insert(map)
+                }
+            };
+            let displaced = map.insert(range, frame).map_err(|error| {
+                self.context
+                    .signals
+                    .stop(Stopped::Failed(format!("inode {inode}: {error}")));
+                Halted
+            })?;
+            lost += account.displace(displaced);
+            account.add(frame.pack, range.len());
+            added += range.len();
+            if frame.origin.is_some() {
+                let key = Key::Referrer(frame.pack, BlockKey { inode, block });
+                batch.put(&key, &Referrer);
+            }
+        }
+        for (block, map) in maps {
+            let key = Key::Block(BlockKey { inode, block });
+            if map.is_empty() {
+                batch.delete(&key);
+            } else {
+                batch.put(&key, &map);
+            }
+        }
+        let used = taken("bytes of a file", then.record.used + added, lost);
+        self.note_truncated(inode, &then.record.truncated, &truncated, batch);
+        let record = InodeRecord {
+            used,
+            truncated,
+            ..then.record
+        };
+        batch.put(&Key::Inode(inode), &record);
+        Ok(Some(record))
+    }
+}

@@ -1,0 +1,50 @@
+//! A pack that was made, and how the metadata name its frames.
+
+use forebay_meta::record::{FrameAddress, KnownFrame, Origin, PackRecord};
+use forebay_pack::{FrameHash, FrameRef};
+use forebay_reduction::dedup::Fingerprint;
+use forebay_types::{BlockKey, PackId};
+
+/// A pack that is not published, in the bucket or on its way there.
+pub(crate) struct PutPack {
+    pub(crate) id: PackId,
+    /// As if all of it were referred to.
+    pub(crate) record: PackRecord,
+    /// What its frames are known by; none without deduplication.
+    pub(crate) known: Vec<KnownFrame>,
+}
+
+/// How the metadata name a frame.
+pub(crate) fn address(frame: &FrameRef) -> FrameAddress {
+    FrameAddress {
+        pack: frame.pack,
+        offset: frame.offset,
+        stored_len: frame.stored_len,
+        raw_len: frame.raw_len,
+        raw_start: frame.start,
+        crc32: frame.crc32,
+        origin: None,
+    }
+}
+
+/// What is known of a frame that was put into a pack.
+pub(crate) fn known_frame(
+    block: BlockKey,
+    frame: &FrameRef,
+    fingerprint: &Fingerprint,
+    hash: Option<FrameHash>,
+) -> KnownFrame {
+    KnownFrame {
+        hash: hash.map(|FrameHash(hash)| hash),
+        head_crc32: fingerprint.head_crc32,
+        raw_crc32: fingerprint.raw_crc32,
+        offset: frame.offset,
+        stored_len: frame.stored_len,
+        raw_len: frame.raw_len,
+        crc32: frame.crc32,
+        origin: Origin {
+            block,
+            start: frame.start,
+        },
+    }
+}

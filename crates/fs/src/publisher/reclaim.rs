@@ -1,0 +1,153 @@
+//! Reclaiming: the block maps of removed files and [truncated blocks](super::truncated), and packs to which nothing refers
+//! any more. What the scrub has to note goes along, or goes alone if there is enough of it.
+//!
+//! All are noted in the batch that made them garbage, so that a crash forgets neither. A pack is
+//! deleted only when the metadata that no longer refer to it are durable in the bucket.
+
+use forebay_meta::record::{DeadPack, Garbage};
+use forebay_meta::{Batch, Key, KeyRange};
+use forebay_types::{BlockIndex, BlockKey, PackId};
+
+use super::account::Account;
+use super::{Halted, Publisher};
+
+/// Removed files that one step looks at.
+const FILES: usize = 256;
+/// Packs that one step deletes.
+const PACKS: usize = 64;
+/// Notes on the frames of packs that one step deletes.
+const NOTES: usize = 4096;
+
+impl Publisher {
+    /// One bounded step of reclaiming; notes when there is nothing left to do.
+    pub(crate) async fn reclaim(&self) -> Result<(), Halted> {
+        self.progress.begin_reclaiming();
+        let mut batch = Batch::new();
+        let mut account = Account::default();
+        let (mut budget, mut collected) = (self.context.config.maps_at_once, Vec::new());
+        let mut more = self
+            .collect_truncated(&mut budget, &mut batch, &mut account, &mut collected)
+            .await?;
+        more |= self
+            .collect_files(&mut budget, &mut batch, &mut account)
+            .await?;
+        more |= self.delete_packs(&mut batch).await?;
+        if !batch.is_empty() || self.committer.has_records_due() {
+            let state = self.progress.state();
+            self.committer.commit(batch, account, state, None).await?;
+            self.collected(collected);
+        }
+        if more {
+            self.progress.note_garbage();
+        }
+        Ok(())
+    }
+
+    /// Deletes block maps of removed files, `budget` at most. Returns whether some remain.
+    async fn collect_files(
+        &self,
+        budget: &mut usize,
+        batch: &mut Batch,
+        account: &mut Account,
+    ) -> Result<bool, Halted> {
+        let range = KeyRange::garbage();
+        let files = self
+            .committer
+            .insist(|| self.context.catalog.records::<Garbage>(&range, FILES))
+            .await?;
+        let mut more = files.len() == FILES;
+        for (key, garbage) in files {
+            let Key::Garbage(inode) = key else { continue };
+            if *budget == 0 {
+                return Ok(true);
+            }
+            let first = garbage.first_block;
+            let maps = self
+                .committer
+                .insist(|| self.context.catalog.block_maps(inode, first, *budget))
+                .await?;
+            let all = maps.len() < *budget;
+            *budget -= maps.len();
+            let next = maps
+                .last()
+                .map_or(first, |(block, _)| BlockIndex(block.0 + 1));
+            for (block, map) in maps {
+                account.displace(map.bytes_by_pack());
+                batch.delete(&Key::Block(BlockKey { inode, block }));
+            }
+            if all {
+                batch.delete(&key);
+            } else {
+                batch.put(
+                    &key,
+                    &Garbage {
+                        first_block: next,
+                        ..garbage
+                    },
+                );
+                more = true;
+            }
+        }
+        Ok(more)
+    }
+
+    /// Deletes packs that the durable metadata no longer refer to. Says whether some remain.
+    async fn delete_packs(&self, batch: &mut Batch) -> Result<bool, Halted> {
+        let range = KeyRange::dead_packs();
+        let packs = self
+            .committer
+            .insist(|| self.context.catalog.records::<DeadPack>(&range, PACKS))
+            .await?;
+        let mut more = packs.len() == PACKS;
+        let mut notes = NOTES;
+        for (key, DeadPack) in packs {
+            let Key::DeadPack(pack) = key else { continue };
+            if !self.context.sharing.let_go(pack) {
+                // The next publication may refer to it again; else it goes after that.
+                self.progress.note_undeleted();
+                continue;
+            }
+            if let Err(error) = self.context.packs.delete(pack).await {
+                // Nothing depends on it: publishing must not wait for a bucket that refuses to delete.
+                tracing::warn!("pack {pack} cannot be deleted: {error}; tried again later");
+                self.progress.note_undeleted();
+                return Ok(false);
+            }
+            self.committer.pack_deleted(pack);
+            if self.delete_notes(pack, &mut notes, batch).await? {
+                batch.delete(&key);
+            } else {
+                more = true;
+            }
+        }
+        Ok(more)
+    }
+
+    /// Takes away what is noted of the frames of a pack and of who shares them, `budget` notes at most. Says whether
+    /// that is all.
+    async fn delete_notes(
+        &self,
+        pack: PackId,
+        budget: &mut usize,
+        batch: &mut Batch,
+    ) -> Result<bool, Halted> {
+        if !self.has_frame_notes().await? {
+            return Ok(true);
+        }
+        for range in [KeyRange::pack_frames(pack), KeyRange::referrers(pack)] {
+            if *budget == 0 {
+                return Ok(false);
+            }
+            let asked = *budget;
+            let notes = self
+                .committer
+                .insist(|| self.context.catalog.scan(&range, asked))
+                .await?;
+            *budget -= notes.len();
+            for (key, _) in &notes {
+                batch.delete_encoded(key.clone());
+            }
+        }
+        Ok(*budget > 0)
+    }
+}

@@ -1,0 +1,272 @@
+//! Which frames of a pack that is put together need not be uploaded: the lookups for `forebay_reduction::dedup`.
+
+use std::sync::Arc;
+
+use forebay_meta::record::{FrameAddress, KnownFrame, Origin, PackFrames};
+use forebay_meta::{Key, KeyRange};
+use forebay_reduction::dedup::{Arrival, Fingerprint, Found, Frames, MAX_FRAMES, fingerprints};
+use forebay_types::{CheckpointId, PackId};
+
+use super::committer::by_hash;
+use super::content::Content;
+use super::{Halted, Publisher};
+use crate::state::Stopped;
+
+/// Parts of a pack's frames that are read at a time, and packs' worth of them while the filter is filled.
+const PARTS_PER_SCAN: usize = 16;
+
+/// What becomes of a frame.
+pub(super) enum Choice {
+    /// It is uploaded.
+    Put,
+    /// The bucket has it, in this pack.
+    Shared(PackId, KnownFrame),
+    /// It is in a pack that is on its way, at this place in it.
+    Awaited(Arc<Arrival>, PackId, usize),
+}
+
+impl Choice {
+    pub(super) fn is_put(&self) -> bool {
+        matches!(self, Choice::Put)
+    }
+}
+
+impl Publisher {
+    /// The fingerprints of all frames of `contents`, in their order; none if nobody asks for them.
+    pub(super) async fn fingerprints(
+        &self,
+        contents: Vec<Content>,
+    ) -> Result<(Vec<Content>, Vec<Fingerprint>), Halted> {
+        if self.context.sharing.is_off() {
+            return Ok((contents, Vec::new()));
+        }
+        let (sharing, keys) = (
+            self.context.sharing.clone(),
+            self.context.packs.keys().clone(),
+        );
+        let fingerprinted = self.context.environment.compute.run_in_background(move || {
+            let frames: Vec<Vec<&[u8]>> = contents
+                .iter()
+                .flat_map(|content| content.frames.iter().map(|frame| content.pieces(*frame)))
+                .collect();
+            let fingerprints = fingerprints(&frames, &sharing, &keys);
+            drop(frames);
+            (contents, fingerprints)
+        });
+        fingerprinted.await.map_err(|error| {
+            self.context.signals.stop(Stopped::Failed(format!(
+                "a pack could not be read: {error}"
+            )));
+            Halted
+        })
+    }
+
+    /// What becomes of the frames with these fingerprints, which are of `checkpoint` and are else put into `pack`. `arrival` is
+    /// set when that has arrived.
+    pub(super) async fn choose(
+        &self,
+        checkpoint: CheckpointId,
+        pack: PackId,
+        arrival: &Arc<Arrival>,
+        fingerprints: &[Fingerprint],
+    ) -> Vec<Choice> {
+        let mut choices = Vec::with_capacity(fingerprints.len());
+        let mut put = 0;
+        for fingerprint in fingerprints {
+            let found = match self.context.sharing.look(checkpoint, fingerprint) {
+                Found::Unpublished(arrival, pack, place) => {
+                    Some(Choice::Awaited(arrival, pack, place))
+                }
+                Found::Perhaps(pack) => self.look_into(checkpoint, pack, fingerprint).await,
+                Found::Nowhere => None,
+            };
+            let choice = found.unwrap_or_else(|| {
+                self.context
+                    .sharing
+                    .claim(fingerprint, checkpoint, pack, arrival, put);
+                put += 1;
+                Choice::Put
+            });
+            if !choice.is_put() {
+                self.context.sharing.saved(u64::from(fingerprint.len));
+            }
+            choices.push(choice);
+        }
+        choices
+    }
+
+    /// The frame with this fingerprint in a published pack, which is then pinned.
+    async fn look_into(
+        &self,
+        checkpoint: CheckpointId,
+        pack: PackId,
+        fingerprint: &Fingerprint,
+    ) -> Option<Choice> {
+        let hash = fingerprint.hash?;
+        if self.context.damages.may_have(pack) {
+            // What is healed is uploaded anew, and would find what was damaged.
+            return None;
+        }
+        let frames = self.frames_of(pack).await?;
+        let found = frames
+            .get(&hash)
+            .filter(|found| fingerprint.is_same(&Fingerprint::of(found)));
+        let Some(found) = found else {
+            self.context.sharing.forget(fingerprint, pack);
+            return None;
+        };
+        let pinned = self.context.sharing.pin(checkpoint, pack)?;
+        if !pinned {
+            // Only now: whoever makes the pack garbage from here on sees the pin.
+            let account = self.context.catalog.pack(pack).await;
+            let account = account
+                .inspect_err(|error| not_looked_up(pack, error))
+                .ok()?;
+            if account.is_none_or(|account| account.live_bytes == 0) {
+                self.context.sharing.forget(fingerprint, pack);
+                return None;
+            }
+            self.context.sharing.is_alive(checkpoint, pack);
+        }
+        Some(Choice::Shared(pack, *found))
+    }
+
+    /// The frames of a published pack whose content is known; none if they cannot be read: then what it has is uploaded
+    /// again.
+    async fn frames_of(&self, pack: PackId) -> Option<Arc<Frames>> {
+        if let Some(frames) = self.context.sharing.frames_of(pack) {
+            return Some(frames);
+        }
+        let mut range = KeyRange::pack_frames(pack);
+        let mut frames = Frames::new();
+        loop {
+            let parts = self
+                .context
+                .catalog
+                .records::<PackFrames>(&range, PARTS_PER_SCAN);
+            let parts = parts.await.inspect_err(|error| not_looked_up(pack, error));
+            let parts = parts.ok()?;
+            let last = parts.last().map(|(key, _)| key.encode());
+            let full = parts.len() == PARTS_PER_SCAN;
+            for (_, PackFrames(part)) in parts {
+                frames.extend(part.into_iter().filter_map(by_hash));
+            }
+            match last.filter(|_| full && frames.len() < MAX_FRAMES) {
+                Some(last) => range = range.after(&last),
+                None => break,
+            }
+        }
+        let frames = Arc::new(frames);
+        self.context.sharing.keep_frames(pack, frames.clone());
+        Some(frames)
+    }
+
+    /// Where a frame lies that others have put: `own` is what it would be there for.
+    pub(super) async fn shared_address(
+        &self,
+        choice: Choice,
+        own: Origin,
+    ) -> Result<Option<FrameAddress>, Halted> {
+        let (pack, known) = match choice {
+            Choice::Put => return Ok(None),
+            Choice::Shared(pack, known) => (pack, known),
+            Choice::Awaited(arrival, pack, place) => {
+                let mut stopped = self.context.signals.watch_stopped();
+                let frames = tokio::select! {
+                    biased;
+                    _ = stopped.wait_for(Option::is_some) => return Err(Halted),
+                    frames = arrival.wait() => frames,
+                };
+                match frames.get(place) {
+                    Some(known) => (pack, *known),
+                    None => {
+                        let why = format!("pack {pack} has no frame {place}");
+                        self.context.signals.stop(Stopped::Failed(why));
+                        return Err(Halted);
+                    }
+                }
+            }
+        };
+        Ok(Some(FrameAddress {
+            pack,
+            offset: known.offset,
+            stored_len: known.stored_len,
+            raw_len: known.raw_len,
+            raw_start: own.start,
+            crc32: known.crc32,
+            origin: (known.origin != own).then_some(known.origin),
+        }))
+    }
+
+    /// Whether the bucket has notes on the frames of packs, or will have.
+    pub(super) async fn has_frame_notes(&self) -> Result<bool, Halted> {
+        if !self.context.sharing.is_off() {
+            return Ok(true);
+        }
+        let all = KeyRange::pack_frames_from(PackId(0));
+        let look = || async {
+            let found = self
+                .committer
+                .insist(|| self.context.catalog.scan(&all, 1))
+                .await?;
+            Ok(!found.is_empty())
+        };
+        self.context
+            .sharing
+            .has_notes
+            .get_or_try_init(look)
+            .await
+            .copied()
+    }
+
+    /// Reads what earlier runs have noted of the content of packs. Until that is done, what only they have is uploaded
+    /// again when it comes.
+    pub(crate) async fn learn_frames(self: Arc<Self>) {
+        if self.context.sharing.is_off() {
+            return;
+        }
+        let mut range = KeyRange::pack_frames_from(PackId(0));
+        let mut attempt = 0;
+        loop {
+            let parts = self
+                .context
+                .catalog
+                .records::<PackFrames>(&range, PARTS_PER_SCAN);
+            let parts = match parts.await {
+                Ok(parts) => parts,
+                Err(forebay_meta::StoreError::Transient(_)) => {
+                    attempt += 1;
+                    let pause =
+                        forebay_environment::backoff(attempt, &*self.context.environment.random);
+                    tokio::time::sleep(pause).await;
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        "what packs hold cannot be read on: {error}; more of what the volume has already is uploaded again"
+                    );
+                    break;
+                }
+            };
+            attempt = 0;
+            for (key, PackFrames(frames)) in &parts {
+                if let Key::PackFrames(pack, _) = key {
+                    self.context.sharing.learn(*pack, frames);
+                }
+            }
+            match parts.last() {
+                Some((last, _)) if parts.len() == PARTS_PER_SCAN => {
+                    range = range.after(&last.encode());
+                }
+                _ => break,
+            }
+        }
+        self.context.sharing.has_learnt();
+    }
+}
+
+fn not_looked_up(pack: PackId, error: &forebay_meta::StoreError) {
+    tracing::warn!(
+        "what pack {pack} holds cannot be looked up: {error}; it is uploaded again if it comes"
+    );
+}

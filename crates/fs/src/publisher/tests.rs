@@ -1,0 +1,228 @@
+//! The publisher over a source of checkpoints that only gives what a test made, without a volume.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay_meta::VolumeDescriptor;
+use forebay_meta::log_record::DataHeader;
+use forebay_types::{BlockIndex, BlockKey, Inode, PackId};
+use object_store::ObjectStoreExt;
+
+use super::context::fake::FakeSource;
+use super::*;
+use crate::FsConfig;
+use crate::testing::{Recorder, World};
+
+const FILE: Inode = Inode(5);
+
+struct Scene {
+    world: World,
+    source: Arc<FakeSource>,
+    recorder: Arc<Recorder>,
+    publisher: Arc<Publisher>,
+}
+
+async fn scene_with(turns: Vec<Arc<dyn Turn>>, change: impl FnOnce(&mut FsConfig)) -> Scene {
+    let world = World::new(change);
+    // It is looked for now and then.
+    let descriptor = VolumeDescriptor::location(&world.store.root);
+    let content = Bytes::from_static(b"it is there").into();
+    world.store.store.put(&descriptor, content).await.unwrap();
+    let source = Arc::new(FakeSource::new(world.catalog.clone()));
+    let recorder = Arc::new(Recorder::default());
+    let committer = world.committer(vec![recorder.clone()]);
+    let context = Context {
+        config: world.config.clone(),
+        environment: world.environment.clone(),
+        catalog: world.catalog.clone(),
+        packs: world.packs.clone(),
+        sharing: world.sharing.clone(),
+        memory: world.memory.clone(),
+        eager: world.eager.clone(),
+        accounts: Arc::new(world.accounts().await),
+        signals: world.signals.clone(),
+        trouble: world.trouble.clone(),
+        damages: world.damages.clone(),
+        source: source.clone(),
+    };
+    let proof = Arc::new(Proof::new(&world.store));
+    Scene {
+        publisher: Arc::new(Publisher::new(context, committer, proof, turns)),
+        world,
+        source,
+        recorder,
+    }
+}
+
+async fn scene() -> Scene {
+    scene_with(Vec::new(), |_| {}).await
+}
+
+impl Scene {
+    /// Writes to a file in the open checkpoint.
+    fn write(&self, data: &[u8]) -> Arc<crate::state::Node> {
+        let node = self.world.file(FILE);
+        let open = self.source.open_checkpoint();
+        let header = DataHeader {
+            inode: FILE,
+            offset: 0,
+            time: Default::default(),
+            mode: 0o600,
+        };
+        let mut state = node.lock();
+        state.begin_change(open);
+        state.apply_write(&header, data, 0, open);
+        drop(state);
+        self.source.change(&node);
+        node
+    }
+
+    async fn packs(&self) -> usize {
+        let packs = futures_util::StreamExt::collect::<Vec<_>>(self.world.packs.list());
+        packs.await.len()
+    }
+}
+
+#[tokio::test]
+async fn a_closed_checkpoint_becomes_the_state_of_the_bucket() {
+    let scene = scene().await;
+    let node = scene.write(&[7; 10_000]);
+    scene.publisher.publish_open().await.unwrap();
+    let catalog = &scene.world.catalog;
+    let record = catalog.inode(FILE).await.unwrap().unwrap();
+    assert_eq!(
+        (record.size, record.used, record.mode),
+        (10_000, 10_000, 0o600)
+    );
+    let map = catalog.block_map(FILE, BlockIndex(0)).await.unwrap();
+    assert_eq!(map.unwrap().mapped_bytes(), 10_000);
+    assert_eq!(scene.packs().await, 1);
+    let state = catalog.volume_state().await.unwrap().unwrap();
+    assert_eq!(state.published, scene.publisher.progress().published());
+    assert_eq!(*scene.source.calls.lock(), ["published 10", "recycle 100"]);
+    assert_eq!(
+        scene.recorder.told.lock().last().unwrap(),
+        "committed 1 accounts"
+    );
+    assert_eq!(node.lock().blocks.dirty_bytes(), 0, "it may be evicted");
+}
+
+#[tokio::test]
+async fn nothing_is_done_for_a_checkpoint_without_changes() {
+    let scene = scene().await;
+    scene.publisher.publish_open().await.unwrap();
+    assert_eq!(scene.packs().await, 0);
+    assert!(scene.source.calls.lock().is_empty());
+    assert!(scene.recorder.told.lock().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_written_while_a_checkpoint_is_uploaded_belongs_to_the_next_one() {
+    let scene = scene().await;
+    let node = scene.write(&[7; 100]);
+    let closed = scene.source.close().unwrap();
+    let open = scene.source.open_checkpoint();
+    let header = DataHeader {
+        inode: FILE,
+        offset: 0,
+        time: Default::default(),
+        mode: 0o644,
+    };
+    {
+        let mut state = node.lock();
+        state.begin_change(open);
+        state.apply_write(&header, &[8; 200], 0, open);
+    }
+    let uploaded = scene.publisher.upload(&closed).await.unwrap();
+    scene.publisher.publish(closed, uploaded).await.unwrap();
+    let record = scene.world.catalog.inode(FILE).await.unwrap().unwrap();
+    assert_eq!((record.size, record.mode), (100, 0o600));
+    assert!(node.lock().blocks.dirty_bytes() >= 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_does_not_answer_is_waited_out() {
+    let scene = scene().await;
+    scene.write(&[7; 100]);
+    scene.world.faults.set_down(true);
+    let publisher = scene.publisher.clone();
+    let publishing = tokio::spawn(async move { publisher.publish_open().await });
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(!publishing.is_finished());
+    assert!(scene.world.trouble.current().is_some(), "status says so");
+    assert!(scene.source.calls.lock().is_empty());
+    scene.world.faults.set_down(false);
+    publishing.await.unwrap().unwrap();
+    assert_eq!(scene.world.trouble.current(), None);
+    assert_eq!(scene.packs().await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_a_publication_that_waits() {
+    let scene = scene().await;
+    scene.write(&[7; 100]);
+    scene.world.faults.set_down(true);
+    let publisher = scene.publisher.clone();
+    let publishing = tokio::spawn(async move { publisher.publish_open().await });
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    scene.world.signals.stop_quietly();
+    assert!(publishing.await.unwrap().is_err());
+    assert!(
+        scene.source.calls.lock().is_empty(),
+        "nothing was published"
+    );
+}
+
+/// Commits one note, once.
+#[derive(Default)]
+struct OneNote {
+    done: AtomicU32,
+    overs: AtomicU32,
+}
+
+#[async_trait]
+impl Turn for OneNote {
+    fn has_work(&self) -> bool {
+        self.done.load(Ordering::Relaxed) == 0
+    }
+
+    async fn step(&self, committer: &Committer) -> Result<(), Halted> {
+        let mut batch = forebay_meta::Batch::new();
+        let block = BlockKey {
+            inode: FILE,
+            block: BlockIndex(9),
+        };
+        let key = forebay_meta::Key::Referrer(PackId(1), block);
+        batch.put(&key, &forebay_meta::record::Referrer);
+        let state = committer.progress.state();
+        committer
+            .commit(batch, Account::default(), state, None)
+            .await?;
+        self.done.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn over(&self) {
+        self.overs.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn an_engine_commits_in_its_turn_and_a_flush_is_answered_after_its_checkpoint() {
+    let note = Arc::new(OneNote::default());
+    let scene = scene_with(vec![note.clone()], |config| {
+        config.checkpoint_interval = Duration::from_secs(3600);
+    })
+    .await;
+    let task = tokio::spawn(scene.publisher.clone().publish_forever());
+    scene.write(&[7; 100]);
+    let published = scene.publisher.flush().await.unwrap();
+    assert_eq!(published, Lsn(100));
+    while note.done.load(Ordering::Relaxed) == 0 || note.overs.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(note.done.load(Ordering::Relaxed), 1);
+    task.abort();
+}

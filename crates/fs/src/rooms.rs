@@ -1,0 +1,222 @@
+//! The rooms of one volume, and how they are joined.
+//!
+//! ```text
+//!   files ------------------------------> state, publisher, packs, damages
+//!   healer, collector, scrub -----------> their contexts
+//!   publisher --------------------------> its context; tells the collector, the proof and the scrub of commits
+//!   state ------------------------------> nothing of these
+//! ```
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use forebay_environment::Environment;
+use forebay_environment::state_file::LocalState;
+use forebay_meta::Catalog;
+use forebay_meta::record::{TruncatedBlocks, VolumeState};
+use forebay_object::Store;
+use forebay_pack_store::PackStore;
+use forebay_quota::Accounts;
+use forebay_reduction::dedup::Sharing;
+use forebay_types::{BlockIndex, Inode, Lsn};
+use forebay_vfs::Verifier;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::FsConfig;
+use crate::collector::{self, Collector};
+use crate::damages::Damages;
+use crate::files::Files;
+use crate::healer::Healer;
+use crate::publisher::{
+    self, CheckpointSource, Committer, Observer, Progress, Proof, Publisher, Turn,
+};
+use crate::scrub::{self, Scrub};
+use crate::state::{Closed, Node, Parts, State, StoreTrouble, TakenOver};
+use crate::tasks::Engine;
+
+/// What [`Rooms::new`] needs.
+pub(crate) struct Foundation<'a> {
+    pub(crate) config: FsConfig,
+    pub(crate) environment: Environment,
+    pub(crate) store: &'a Store,
+    pub(crate) catalog: Catalog,
+    pub(crate) packs: PackStore,
+    pub(crate) accounts: Accounts,
+    /// The volume's state as the bucket has it.
+    pub(crate) taken: VolumeState,
+    pub(crate) verifier: Verifier,
+}
+
+/// The rooms of one volume.
+pub(crate) struct Rooms {
+    pub(crate) state: Arc<State>,
+    pub(crate) packs: Arc<PackStore>,
+    pub(crate) sharing: Arc<Sharing>,
+    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) files: Arc<Files>,
+    pub(crate) collector: Arc<Collector>,
+    pub(crate) scrub: Arc<Scrub>,
+    pub(crate) healer: Arc<Healer>,
+    pub(crate) damages: Arc<Damages>,
+}
+
+impl Rooms {
+    pub(crate) fn new(foundation: Foundation<'_>) -> Rooms {
+        let Foundation {
+            config,
+            environment,
+            store,
+            catalog,
+            packs,
+            accounts,
+            taken,
+            verifier,
+        } = foundation;
+        let (config, catalog, packs) = (Arc::new(config), Arc::new(catalog), Arc::new(packs));
+        let damages = Arc::new(Damages::default());
+        let sharing = Arc::new(Sharing::new(config.dedup));
+        let state = Arc::new(State::new(Parts {
+            config: config.clone(),
+            environment: environment.clone(),
+            catalog: catalog.clone(),
+            accounts,
+            trouble: StoreTrouble::new(store.health.clone()),
+            next_inode: taken.next_inode,
+            verifier,
+            start: taken.published,
+        }));
+        let progress = Arc::new(Progress::new(taken, state.signals.clone()));
+        let collector = Arc::new(Collector::new(collector::Context {
+            config: config.clone(),
+            environment: environment.clone(),
+            catalog: catalog.clone(),
+            packs: packs.clone(),
+            sharing: sharing.clone(),
+            memory: state.memory.clone(),
+            signals: state.signals.clone(),
+            trouble: state.trouble.clone(),
+            progress: progress.clone(),
+        }));
+        let scrub = Arc::new(Scrub::new(scrub::Context {
+            interval: config.scrub_interval,
+            rate: config.scrub_rate,
+            environment: environment.clone(),
+            catalog: catalog.clone(),
+            packs: packs.clone(),
+            memory: state.memory.clone(),
+            damages: damages.clone(),
+            progress: progress.clone(),
+        }));
+        let proof = Arc::new(Proof::new(store));
+        let observers: [Arc<dyn Observer>; 3] = [collector.clone(), proof.clone(), scrub.clone()];
+        let committer = Arc::new(Committer {
+            catalog: catalog.clone(),
+            progress,
+            sharing: sharing.clone(),
+            signals: state.signals.clone(),
+            trouble: state.trouble.clone(),
+            random: environment.random.clone(),
+            folder: environment.local.path().display().to_string(),
+            observers: observers.to_vec(),
+        });
+        let context = publisher::Context {
+            config,
+            environment,
+            catalog,
+            packs: packs.clone(),
+            sharing: sharing.clone(),
+            memory: state.memory.clone(),
+            eager: state.eager.clone(),
+            accounts: state.accounts.clone(),
+            signals: state.signals.clone(),
+            trouble: state.trouble.clone(),
+            damages: damages.clone(),
+            source: Arc::new(Checkpoints(state.clone())),
+        };
+        let turns: [Arc<dyn Turn>; 1] = [collector.clone()];
+        let publisher = Publisher::new(context, committer, proof, turns.to_vec());
+        let publisher = Arc::new(publisher);
+        let files = Files::new(
+            state.clone(),
+            packs.clone(),
+            publisher.clone(),
+            damages.clone(),
+        );
+        let files = Arc::new(files);
+        Rooms {
+            healer: Arc::new(Healer::new(damages.clone(), files.clone())),
+            state,
+            packs,
+            sharing,
+            publisher,
+            files,
+            collector,
+            scrub,
+            damages,
+        }
+    }
+}
+
+impl Rooms {
+    /// The engines of the volume, whose gateway keeps `local` in its folder.
+    pub(crate) fn engines(&self, local: &Arc<Mutex<LocalState>>) -> Vec<Engine> {
+        let publisher = || self.publisher.clone();
+        vec![
+            Engine::new("publisher", publisher().publish_forever()),
+            Engine::new("fingerprints", publisher().learn_frames()),
+            Engine::new("eager uploads", publisher().upload_eagerly_forever()),
+            Engine::new("log", self.state.clone().watch_log(local.clone())),
+            Engine::new("quotas", self.files.clone().spread_forever()),
+            Engine::new("collector", self.collector.clone().run_forever()),
+            Engine::new("scrub", self.scrub.clone().run_forever()),
+            Engine::new("healer", self.healer.clone().run_forever()),
+            Engine::new("memory", self.state.memory.clone().free_unused_forever()),
+        ]
+    }
+}
+
+/// The state as the publisher sees it.
+struct Checkpoints(Arc<State>);
+
+#[async_trait]
+impl CheckpointSource for Checkpoints {
+    fn close(&self) -> Option<Closed> {
+        self.0.close_checkpoint()
+    }
+
+    fn open_since(&self) -> Option<Instant> {
+        self.0.checkpoint_lock.read().since()
+    }
+
+    fn wants_to_close(&self) -> bool {
+        self.0.overlay_is_half_full()
+    }
+
+    fn take_over(&self, blocks: Vec<(Arc<Node>, BlockIndex)>) -> Option<TakenOver> {
+        self.0.take_over(blocks)
+    }
+
+    fn published(&self, next_inode: u64) {
+        self.0.checkpoint_published(next_inode);
+    }
+
+    fn recycle(&self, end: Lsn, state: &VolumeState) {
+        self.0.recycle(end, state);
+    }
+
+    fn truncated_collected(&self, inode: Inode, left: TruncatedBlocks) {
+        // A node that is just loaded may still have the older record. Those blocks have no maps, and do not count.
+        if let Some(node) = self.0.nodes.peek(inode) {
+            node.lock().record.truncated = left;
+        }
+    }
+
+    fn next_log_attempt(&self) -> Option<Instant> {
+        self.0.log_health.next_attempt()
+    }
+
+    async fn restart_log(&self) {
+        self.0.restart_log().await;
+    }
+}

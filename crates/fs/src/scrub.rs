@@ -1,0 +1,423 @@
+//! The scrub: reads every pack back in the background, slowly, and notes when it did.
+//!
+//! ```text
+//!   survey: accounts and checks of all packs -> those that were not read for the longest time
+//!      |
+//!   verify: index, header, frames; in pieces, at a rate, after everybody else
+//!      |                      |
+//!      |                 damaged frames -> the list of damages -> healing
+//!      v
+//!   checks that are to be noted -> with the next commit to the metadata, or as a batch of their own
+//! ```
+//!
+//! A round ends when all packs were read that it was for. Its progress is in the metadata, so that whoever comes after a
+//! restart goes on with the oldest one. Nothing is asked of the bucket while no round is under way.
+
+mod board;
+mod context;
+mod plan;
+mod report;
+mod verify;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use forebay_environment::backoff;
+use forebay_meta::record::{BlockMap, PackRecord, ScrubRecord};
+use forebay_meta::{Batch, Key, KeyRange, Record, StoreError};
+use forebay_pack::object_name;
+use forebay_types::{Inode, PackId};
+
+use crate::publisher::{AccountChange, Observer};
+use board::Board;
+use plan::{Due, Pace, Queue, Survey};
+use report::ScrubWait as Wait;
+
+pub(crate) use context::Context;
+pub use report::{CheckedPack, ScrubEnd, ScrubProgress, ScrubRefusal, ScrubStatus, ScrubWait};
+
+/// Packs that are chosen at a time, some 40 bytes each.
+const QUEUE: usize = 65_536;
+/// Accounts that are read at a time.
+const ACCOUNTS: usize = 4096;
+/// Block maps that are read at a time.
+const MAPS: usize = 1024;
+/// Checks that may wait for that while the bucket takes none.
+const MOST_CHECKS: usize = 4096;
+/// Packs that do not say what they hold, whose frames are looked for in all block maps at the end of a round.
+const MOST_BLIND: usize = 4096;
+/// How long it waits when it cannot go on for a reason that lasts.
+const LATER: Duration = Duration::from_secs(3600);
+
+/// Why a round has ended that an operator did not want any more.
+const STOPPED: &str = "it was stopped";
+
+/// Whether somebody waits while the bucket does not answer.
+#[derive(Clone, Copy)]
+enum Patience {
+    Endless,
+    None,
+}
+
+/// A round cannot go on, and why.
+#[derive(Debug)]
+struct Broken(String);
+
+/// The engine that scrubs the packs of one volume.
+pub(crate) struct Scrub {
+    context: Context,
+    board: Board,
+}
+
+impl Observer for Scrub {
+    fn has_records_due(&self) -> bool {
+        self.board.has_due()
+    }
+
+    fn before_commit(&self, batch: &mut Batch, dead: &BTreeSet<PackId>) {
+        self.board.enter(batch, dead);
+    }
+
+    fn committed(&self, _changes: &[AccountChange], dead: &BTreeSet<PackId>) {
+        self.board.entered(dead);
+    }
+
+    /// Its frames are damaged, and are noted as such.
+    fn pack_missing(&self, pack: PackId) {
+        self.board.is_gone(pack);
+    }
+}
+
+impl Scrub {
+    pub(crate) fn new(context: Context) -> Scrub {
+        Scrub {
+            context,
+            board: Board::default(),
+        }
+    }
+
+    /// Has the scrub read all packs that were not read within `age`.
+    pub(crate) fn start(&self, age: Duration) -> Result<(), ScrubRefusal> {
+        if !self.board.begin(self.seconds()) {
+            return Err(ScrubRefusal::Running);
+        }
+        *self.board.order.lock() = Some(age.as_secs());
+        self.board.wake.notify_one();
+        Ok(())
+    }
+
+    /// Ends the round that is under way; says whether there was one.
+    pub(crate) fn stop(&self) -> bool {
+        let runs = self.board.round.lock().running.is_some();
+        if self.board.order.lock().take().is_some() {
+            // It has not begun.
+            self.board.end(self.seconds(), Some(STOPPED.to_owned()));
+        }
+        self.board.stop.notify_waiters();
+        runs
+    }
+
+    fn seconds(&self) -> u64 {
+        self.context
+            .environment
+            .clock
+            .now()
+            .seconds
+            .max(0)
+            .unsigned_abs()
+    }
+
+    /// Rounds when they are due or asked for, for as long as the volume runs.
+    pub(crate) async fn run_forever(self: Arc<Self>) {
+        let interval = self.context.interval.as_secs();
+        loop {
+            // From here on nobody is told in vain to stop.
+            let stopped = self.board.stop.notified();
+            let order = self.board.order.lock().take();
+            let gone = std::mem::take(&mut *self.board.gone.lock());
+            if !gone.is_empty() {
+                self.note_gone(gone).await;
+            }
+            if let Some(age) = order {
+                self.round(age, stopped).await;
+                continue;
+            }
+            if interval == 0 {
+                self.board.wake.notified().await;
+                continue;
+            }
+            let next = match self.survey(0).await {
+                Ok((survey, _)) => survey.next_round(self.seconds(), interval),
+                Err(Broken(why)) => {
+                    tracing::warn!("the scrub cannot see which packs there are: {why}");
+                    self.seconds() + LATER.as_secs()
+                }
+            };
+            self.board.round.lock().next = Some(next);
+            if self.order_before(next).await {
+                continue;
+            }
+            let stopped = self.board.stop.notified();
+            if !self.board.begin(self.seconds()) {
+                // It was asked for at this moment.
+                continue;
+            }
+            if !self.round(interval / 2, stopped).await {
+                // What has broken it off may last.
+                let later = self.seconds() + LATER.as_secs();
+                self.order_before(later).await;
+            }
+        }
+    }
+
+    /// Notes the frames of missing packs as damaged.
+    async fn note_gone(&self, gone: BTreeSet<PackId>) {
+        let why = |pack| (pack, "the pack is gone from the bucket".to_owned());
+        let gone: BTreeMap<PackId, String> = gone.into_iter().map(why).collect();
+        let mut pace = Pace::new(self.context.rate);
+        if let Err(Broken(why)) = self.look_up(&gone, &mut pace).await {
+            tracing::warn!("which files needed a pack that is gone cannot be seen: {why}");
+        }
+    }
+
+    /// Waits until this time, or until a round is asked for, and says whether it was.
+    async fn order_before(&self, next: u64) -> bool {
+        loop {
+            if self.board.order.lock().is_some() || !self.board.gone.lock().is_empty() {
+                return true;
+            }
+            let left = next.saturating_sub(self.seconds());
+            if left == 0 {
+                return false;
+            }
+            // The clock may be set meanwhile.
+            let nap = Duration::from_secs(left).min(LATER);
+            let _ = tokio::time::timeout(nap, self.board.wake.notified()).await;
+        }
+    }
+
+    /// Reads all packs that were not read within so many seconds, unless it is stopped. Says whether it came to its end.
+    async fn round(&self, age: u64, stopped: impl Future<Output = ()>) -> bool {
+        tracing::info!("the scrub begins");
+        let outcome = tokio::select! {
+            biased;
+            () = stopped => Err(Broken(STOPPED.to_owned())),
+            outcome = self.read_packs(self.seconds().saturating_sub(age)) => outcome,
+        };
+        self.board.is_due.store(true, Ordering::Release);
+        self.context.progress.tidy();
+        let cut_short = outcome.err().map(|Broken(why)| why);
+        let is_whole = cut_short.is_none();
+        self.board.end(self.seconds(), cut_short);
+        let last = self.board.round.lock().last.clone();
+        if let Some(ScrubEnd {
+            packs,
+            bytes,
+            damaged,
+            cut_short,
+            ..
+        }) = last
+        {
+            let end =
+                cut_short.map_or(String::new(), |why| format!(", and has ended early: {why}"));
+            tracing::info!(
+                "the scrub has read {packs} packs, {bytes} bytes, {damaged} of them damaged{end}"
+            );
+        }
+        is_whole
+    }
+
+    /// Reads all packs whose last check was at this time or before, and those that have none.
+    async fn read_packs(&self, before: u64) -> Result<(), Broken> {
+        let mut pace = Pace::new(self.context.rate);
+        let mut blind = BTreeMap::new();
+        loop {
+            let (_, queue) = self.survey(before).await?;
+            self.board.chose(queue.packs, queue.bytes);
+            let more = queue.has_more();
+            for due in queue.into_order() {
+                while self.board.checks.lock().pending.len() >= MOST_CHECKS {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                let verdict = self.verify(&due, &mut pace).await?;
+                let record = verdict
+                    .as_ref()
+                    .map(|verdict| verdict.record(self.seconds()));
+                if self.board.verified(due.pack, record) {
+                    self.board.is_due.store(true, Ordering::Release);
+                    self.context.progress.tidy();
+                }
+                if let Some(why) = verdict.and_then(|verdict| verdict.blind) {
+                    tracing::error!(
+                        "{} does not say what it holds: {why}",
+                        object_name(due.pack)
+                    );
+                    if blind.len() < MOST_BLIND {
+                        blind.insert(due.pack, why);
+                    }
+                }
+            }
+            if !more {
+                break;
+            }
+        }
+        self.look_up(&blind, &mut pace).await
+    }
+
+    /// Finds out from the block maps which frames there should be in packs that do not say so themselves, and checks each.
+    async fn look_up(
+        &self,
+        blind: &BTreeMap<PackId, String>,
+        pace: &mut Pace,
+    ) -> Result<(), Broken> {
+        if blind.is_empty() {
+            return Ok(());
+        }
+        let mut rest = KeyRange::blocks_from(Inode(0));
+        loop {
+            let found = self
+                .patiently(|| self.context.catalog.scan(&rest, MAPS))
+                .await?;
+            for (key, value) in &found {
+                // What cannot be read is told to those who need it, and by fsck.
+                let (Ok(Key::Block(block)), Ok(map)) =
+                    (Key::decode(key), BlockMap::decode(key, value))
+                else {
+                    continue;
+                };
+                let mut seen = BTreeSet::new();
+                for extent in map.extents() {
+                    let frame = &extent.frame;
+                    if blind.contains_key(&frame.pack) && seen.insert((frame.pack, frame.offset)) {
+                        self.turn(u64::from(frame.stored_len), pace).await;
+                        if let Some(why) = self.check_alone(block, frame).await? {
+                            self.context.damages.report(block, frame, &why);
+                        }
+                    }
+                }
+            }
+            match found.last() {
+                Some((last, _)) if found.len() == MAPS => rest = rest.after(last),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Looks at all packs; those whose last check was at this time or before are queued.
+    async fn survey(&self, before: u64) -> Result<(Survey, Queue), Broken> {
+        let (mut survey, mut queue) = (Survey::default(), Queue::new(QUEUE));
+        self.for_each_pack(Patience::Endless, |pack, account, check| {
+            survey.add(account, check);
+            if check.is_none_or(|check| check.checked <= before) {
+                queue.add(Due {
+                    checked: check.map(|check| check.checked),
+                    pack,
+                    bytes: account.bytes,
+                    frames: account.frames,
+                });
+            }
+        })
+        .await?;
+        Ok((survey, queue))
+    }
+
+    /// Reads the accounts of all packs and their last checks.
+    async fn for_each_pack(
+        &self,
+        patience: Patience,
+        mut each: impl FnMut(PackId, &PackRecord, Option<&ScrubRecord>),
+    ) -> Result<(), Broken> {
+        let mut rest = KeyRange::packs();
+        loop {
+            let accounts = self
+                .ask(patience, || self.context.catalog.scan(&rest, ACCOUNTS))
+                .await?;
+            let Some((last, _)) = accounts.last() else {
+                return Ok(());
+            };
+            let numbers = accounts.iter().filter_map(|(key, _)| pack_of(key));
+            let (first, end) = numbers.fold((u64::MAX, 0), |(first, end), pack| {
+                (first.min(pack.0), end.max(pack.0))
+            });
+            // Each has an account among these.
+            let range = KeyRange {
+                end: Key::Scrub(PackId(end.saturating_add(1))).encode(),
+                ..KeyRange::scrubs_from(PackId(first))
+            };
+            // Before the metadata: a check is there before it leaves these.
+            let pending: Vec<(PackId, ScrubRecord)> = {
+                let checks = self.board.checks.lock();
+                let pending = checks.pending.range(PackId(first)..=PackId(end));
+                pending.map(|(pack, check)| (*pack, *check)).collect()
+            };
+            let found = self
+                .ask(patience, || self.context.catalog.scan(&range, 2 * ACCOUNTS))
+                .await?;
+            let mut checks: BTreeMap<PackId, ScrubRecord> = BTreeMap::new();
+            for (key, value) in &found {
+                if let (Ok(Key::Scrub(pack)), Ok(check)) =
+                    (Key::decode(key), ScrubRecord::decode(key, value))
+                {
+                    checks.insert(pack, check);
+                }
+            }
+            for (pack, check) in pending {
+                let latest = checks.entry(pack).or_insert(check);
+                if latest.checked <= check.checked {
+                    *latest = check;
+                }
+            }
+            for (key, value) in &accounts {
+                // A damaged account is a finding of fsck, and no reason not to check the others.
+                if let (Some(pack), Ok(account)) = (pack_of(key), PackRecord::decode(key, value)) {
+                    each(pack, &account, checks.get(&pack));
+                }
+            }
+            if accounts.len() < ACCOUNTS {
+                return Ok(());
+            }
+            rest = rest.after(last);
+        }
+    }
+
+    /// Asks the metadata until they answer.
+    async fn patiently<T, F>(&self, ask: impl FnMut() -> F) -> Result<T, Broken>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        self.ask(Patience::Endless, ask).await
+    }
+
+    /// Asks the metadata, again and again if need be and wanted.
+    async fn ask<T, F>(&self, patience: Patience, mut ask: impl FnMut() -> F) -> Result<T, Broken>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut attempt = 1;
+        loop {
+            match (ask().await, patience) {
+                (Ok(answer), _) => return Ok(answer),
+                (Err(StoreError::Transient(why)), Patience::Endless) => {
+                    self.board.waits_for(Some(Wait::Bucket(why)));
+                    tokio::time::sleep(backoff(attempt, &*self.context.environment.random)).await;
+                    attempt += 1;
+                }
+                (Err(error), _) => return Err(Broken(error.to_string())),
+            }
+        }
+    }
+}
+
+/// The pack that an account is of.
+fn pack_of(key: &[u8]) -> Option<PackId> {
+    match Key::decode(key) {
+        Ok(Key::Pack(pack)) => Some(pack),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

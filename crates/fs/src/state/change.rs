@@ -1,0 +1,273 @@
+//! Making a change: one record in the log and the same change in memory, as one step
+//! between two checkpoints.
+//!
+//! The checkpoint lock is held shared from before the record until the change is made in memory, and
+//! exclusively to close a checkpoint: so a checkpoint holds exactly the changes whose records lie
+//! before its end.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_meta::record::{CookieRecord, InodeRecord, Kind, NameRecord};
+use forebay_meta::{Batch, Key};
+use forebay_quota::{LEAVING, Reservation};
+use forebay_types::{CheckpointId, Inode, Lsn};
+use forebay_vfs::Error;
+use forebay_wal::{AppendError, RecordKind};
+
+use super::State;
+use super::checkpoint::OpenCheckpoint;
+use super::node::{Locked, Node, NodeState};
+
+/// Why a change was not made.
+pub(crate) enum Refusal {
+    /// The client is to be told.
+    Error(Error),
+    /// The log has no room for so many bytes now: wait, then start over.
+    Full(u64),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal::Error(error)
+    }
+}
+
+/// A change of names and attributes that happens as a whole: the new records of the objects that
+/// it touches, and the names that come and go.
+///
+/// In memory, attributes live in the nodes and names in the overlay; the log gets both as one
+/// metadata batch.
+#[derive(Default)]
+pub(crate) struct NameChange<'a> {
+    pub(crate) names: Batch,
+    /// The name that comes, and to which directory.
+    entered: Option<(&'a Arc<Node>, &'a [u8])>,
+    /// Cookies that lose their names, and of which directories.
+    left: Vec<(&'a Arc<Node>, u64)>,
+    records: Vec<(&'a Arc<Node>, InodeRecord)>,
+    removed: Vec<&'a Arc<Node>>,
+    created: Option<(&'a Arc<Node>, InodeRecord)>,
+    reserved: Option<Reservation>,
+}
+
+impl<'a> NameChange<'a> {
+    /// The object gets this record.
+    pub(crate) fn set(&mut self, node: &'a Arc<Node>, record: InodeRecord) {
+        self.records.push((node, record));
+    }
+
+    /// A name comes to a directory. One at most in a change.
+    pub(crate) fn enter(
+        &mut self,
+        directory: &'a Arc<Node>,
+        name: &'a [u8],
+        cookie: u64,
+        inode: Inode,
+        kind: Kind,
+    ) {
+        debug_assert!(self.entered.is_none(), "a second name in one change");
+        self.entered = Some((directory, name));
+        let name = Bytes::copy_from_slice(name);
+        self.names.put(
+            &Key::Name(directory.inode, name.clone()),
+            &NameRecord {
+                inode,
+                cookie,
+                kind,
+            },
+        );
+        self.names.put(
+            &Key::Cookie(directory.inode, cookie),
+            &CookieRecord { inode, kind, name },
+        );
+    }
+
+    /// A cookie of a directory stands for nothing any more.
+    pub(crate) fn leave(&mut self, directory: &'a Arc<Node>, cookie: u64) {
+        self.left.push((directory, cookie));
+    }
+
+    /// The object loses its last name.
+    pub(crate) fn remove(&mut self, node: &'a Arc<Node>) {
+        self.removed.push(node);
+    }
+
+    /// The object comes to be, for which there is room.
+    pub(crate) fn create(
+        &mut self,
+        node: &'a Arc<Node>,
+        record: InodeRecord,
+        reserved: Reservation,
+    ) {
+        self.created = Some((node, record));
+        self.reserved = Some(reserved);
+    }
+
+    /// Objects that lose their last names.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = &'a Arc<Node>> {
+        self.removed.iter().copied()
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        let mut batch = Batch::new();
+        for (node, record) in self.records.iter().chain(&self.created) {
+            batch.put(&Key::Inode(node.inode), &*record.without_maps());
+        }
+        for node in &self.removed {
+            batch.delete(&Key::Inode(node.inode));
+        }
+        batch.append(self.names.clone());
+        let mut payload = Vec::with_capacity(batch.bytes() + 16 * batch.len() + 16);
+        batch.encode_into(&mut payload);
+        payload
+    }
+}
+
+impl State {
+    /// Records a change and makes it in memory, as one step. Gives the position after it. `apply` says whether the change
+    /// is the first of its checkpoint.
+    pub(crate) fn record(
+        &self,
+        kind: RecordKind,
+        parts: &[&[u8]],
+        apply: impl FnOnce(&OpenCheckpoint, Lsn) -> bool,
+    ) -> Result<Lsn, Refusal> {
+        let (end, is_first) = {
+            let open = self.checkpoint_lock.read();
+            let end = self
+                .journal()
+                .append(kind, parts)
+                .map_err(|error| self.refusal(&error, parts))?;
+            (end, apply(&open, end))
+        };
+        if is_first {
+            // The publisher sleeps while there is nothing to do.
+            self.signals.wake_publisher();
+        }
+        Ok(end)
+    }
+
+    /// Why the log did not take a record.
+    fn refusal(&self, error: &AppendError, parts: &[&[u8]]) -> Refusal {
+        match error {
+            AppendError::Full => Refusal::Full(parts.iter().map(|part| part.len() as u64).sum()),
+            AppendError::Failed(failed) => Refusal::Error(self.log_failed(failed)),
+            AppendError::TooLarge { .. } => {
+                tracing::error!("{error}; make the log segments larger");
+                Refusal::Error(Error::FileTooLarge)
+            }
+        }
+    }
+
+    /// Makes a change of names, whose nodes `locked` holds.
+    pub(crate) fn record_names(
+        &self,
+        mut change: NameChange<'_>,
+        locked: &mut Locked<'_>,
+    ) -> Result<Lsn, Refusal> {
+        let left = self.leave_with_root(&mut change, locked);
+        let payload = change.payload();
+        let recorded = self.record(RecordKind::Metadata, &[&payload], |open, end| {
+            let mut first = false;
+            if let Some((node, _)) = &change.created {
+                first |= self.enter_created(node, open, end, change.reserved);
+            }
+            for (node, record) in change.records {
+                let state = locked.of(node);
+                first |= open.begin_change(node, state);
+                self.set_tree(state, record.tree);
+                state.record = record;
+                state.last_lsn = end;
+            }
+            for node in change.removed {
+                let state = locked.of(node);
+                first |= open.begin_change(node, state);
+                self.delete_content(state, open.id, end);
+            }
+            if let Some((directory, name)) = change.entered {
+                let known = &mut locked.of(directory).names;
+                if known.as_mut().is_some_and(|known| !known.add(name)) {
+                    *known = None;
+                }
+            }
+            for (directory, cookie) in change.left {
+                let passed = &mut locked.of(directory).passed;
+                passed.get_or_insert_default().add(cookie, cookie);
+            }
+            self.catalog.apply(&change.names);
+            first
+        });
+        if let (Some(root), Ok(_)) = (left, &recorded) {
+            self.accounts.set(root, &LEAVING);
+        }
+        recorded
+    }
+
+    /// Has the quota go with the root of a tree that `change` removes, if something will count there all the same. Gives the
+    /// root.
+    fn leave_with_root(
+        &self,
+        change: &mut NameChange<'_>,
+        locked: &mut Locked<'_>,
+    ) -> Option<Inode> {
+        let root = change.removed().find_map(|node| {
+            let is_root = locked.of(node).charge.root() == Some(node.inode);
+            is_root.then_some(node.inode)
+        })?;
+        if self.accounts.tree(root).used().files <= 1 {
+            return None;
+        }
+        change.names.put(&Key::Quota(root), &LEAVING);
+        Some(root)
+    }
+
+    /// Puts a new object, which carries its record already, where others find it.
+    pub(crate) fn enter_created(
+        &self,
+        node: &Arc<Node>,
+        open: &OpenCheckpoint,
+        end: Lsn,
+        reserved: Option<Reservation>,
+    ) -> bool {
+        let mut state = node.lock();
+        let first = open.begin_change(node, &mut state);
+        state.last_lsn = end;
+        state.settle(reserved);
+        drop(state);
+        self.nodes.insert(node);
+        first
+    }
+
+    /// The last name of an object is gone, and its bytes with it.
+    pub(crate) fn delete_content(&self, state: &mut NodeState, open: CheckpointId, end: Lsn) {
+        state.removed = true;
+        state.record.nlink = 0;
+        state.last_lsn = end;
+        state.blocks.clear(open);
+        state.early.cut(0, open);
+        state.settle(None);
+    }
+
+    /// The object counts in this tree from now on.
+    pub(crate) fn set_tree(&self, state: &mut NodeState, tree: Option<Inode>) {
+        if state.charge.root() != tree {
+            let account = tree.map(|root| self.accounts.tree(root));
+            state.charge.move_to(account);
+        }
+    }
+
+    /// Tries a change until the log has room for it. No lock is held while it waits.
+    pub(crate) async fn retry<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, Refusal>,
+    ) -> forebay_vfs::Result<T> {
+        loop {
+            match attempt() {
+                Ok(done) => return Ok(done),
+                Err(Refusal::Error(error)) => return Err(error),
+                Err(Refusal::Full(bytes)) => self.wait_for_log_room(bytes).await?,
+            }
+        }
+    }
+}

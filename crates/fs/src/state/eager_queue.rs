@@ -1,0 +1,83 @@
+//! Blocks that wait to be uploaded before their checkpoint closes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use forebay_types::{BLOCK_SIZE, BlockIndex};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use super::node::Node;
+
+/// Blocks that may wait. What finds no place is uploaded with its checkpoint.
+const MAX_WAITING: usize = 1024;
+
+/// What writers and the eager uploads share.
+pub(crate) struct EagerUploads {
+    waiting: Mutex<VecDeque<(Arc<Node>, BlockIndex)>>,
+    wake: Notify,
+    /// Packs on their way.
+    under_way: AtomicUsize,
+    /// Blocks that fill a pack.
+    blocks_of_pack: usize,
+}
+
+impl EagerUploads {
+    /// For packs of `pack_bytes` raw bytes.
+    pub(crate) fn new(pack_bytes: u64) -> EagerUploads {
+        EagerUploads {
+            waiting: Mutex::default(),
+            wake: Notify::new(),
+            under_way: AtomicUsize::new(0),
+            blocks_of_pack: pack_bytes.div_ceil(BLOCK_SIZE).max(1) as usize,
+        }
+    }
+
+    /// A stream has filled these blocks: they may be uploaded. Each is so once in a checkpoint at most: a writer that writes
+    /// the same bytes over and over pays for them twice.
+    pub(crate) fn offer(&self, node: &Arc<Node>, blocks: impl IntoIterator<Item = BlockIndex>) {
+        let mut blocks = blocks.into_iter().peekable();
+        if blocks.peek().is_none() {
+            return;
+        }
+        let mut waiting = self.waiting.lock();
+        let room = MAX_WAITING.saturating_sub(waiting.len());
+        waiting.extend(blocks.take(room).map(|block| (node.clone(), block)));
+        self.wake.notify_one();
+    }
+
+    /// Returns when blocks were offered.
+    pub(crate) fn offered(&self) -> Notified<'_> {
+        self.wake.notified()
+    }
+
+    /// Whether packs are on their way whose memory becomes free when they have arrived, or enough waits for one.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.under_way.load(Ordering::Acquire) > 0
+            || self.waiting.lock().len() >= self.blocks_of_pack
+    }
+
+    /// As many blocks as fill a pack; none if there are fewer.
+    pub(crate) fn take_group(&self) -> Option<Vec<(Arc<Node>, BlockIndex)>> {
+        let mut waiting = self.waiting.lock();
+        let count = self.blocks_of_pack;
+        (waiting.len() >= count).then(|| waiting.drain(..count).collect())
+    }
+
+    /// A pack is begun; gives the number of those that are on their way with it.
+    pub(crate) fn begin_pack(&self) -> usize {
+        self.under_way.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// A pack has arrived, or was given up.
+    pub(crate) fn end_pack(&self) {
+        self.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Packs on their way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,283 @@
+//! Memory of block buffers, packs and fetched frames: one limit, and what waits for it.
+//!
+//! ```text
+//!   writers      admitted one by one; wait while dirty blocks fill the limit
+//!   frames       leased before they are fetched
+//!   packs        leased before they are put together, out of a reserve if need be
+//!   evicted      clean blocks, least recently used first
+//! ```
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use forebay_cache::{Cache, Lease};
+use forebay_vfs::{ClientId, Error, Result, Trouble, Troubles, Waiting};
+
+use super::client_shares::ClientShares;
+use super::eager_queue::EagerUploads;
+use super::node_table::NodeTable;
+use super::pack_buffers::PackBuffers;
+use super::signals::Signals;
+
+/// How long a call that waits for room waits at most before it checks again, and asks for a checkpoint again.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// For how long, up to twice that, an unused buffer is kept for the next use.
+const UNUSED_FOR: Duration = Duration::from_secs(5);
+
+/// What [`Memory::new`] needs.
+pub(crate) struct MemoryParts {
+    /// Bytes of all block buffers, packs and frames.
+    pub(crate) limit: u64,
+    /// Bytes of these that neither writers nor readers ahead may take.
+    pub(crate) reserve: u64,
+    /// How long a call waits for room.
+    pub(crate) room_wait: Duration,
+    pub(crate) nodes: Arc<NodeTable>,
+    pub(crate) eager: Arc<EagerUploads>,
+    pub(crate) pack_buffers: PackBuffers,
+    pub(crate) signals: Arc<Signals>,
+    pub(crate) troubles: Arc<Troubles>,
+}
+
+/// The memory of one volume for file data.
+pub(crate) struct Memory {
+    pub(crate) cache: Arc<Cache>,
+    /// For packs.
+    pub(crate) pack_buffers: PackBuffers,
+    limit: u64,
+    room_wait: Duration,
+    /// Whose blocks are evicted.
+    nodes: Arc<NodeTable>,
+    eager: Arc<EagerUploads>,
+    signals: Arc<Signals>,
+    troubles: Arc<Troubles>,
+    /// Bytes that admitted writers are about to take from the cache.
+    admitted: AtomicU64,
+    /// Which clients have written to block buffers.
+    shares: ClientShares,
+    /// Writers that wait for memory.
+    writers_waiting: AtomicUsize,
+}
+
+impl Memory {
+    pub(crate) fn new(parts: MemoryParts) -> Memory {
+        Memory {
+            cache: Cache::with_reserve(parts.limit, parts.reserve),
+            pack_buffers: parts.pack_buffers,
+            limit: parts.limit,
+            room_wait: parts.room_wait,
+            nodes: parts.nodes,
+            eager: parts.eager,
+            signals: parts.signals,
+            troubles: parts.troubles,
+            admitted: AtomicU64::new(0),
+            shares: ClientShares::new(),
+            writers_waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Waits for room no longer than a call may.
+    pub(crate) async fn bounded<T>(&self, room: impl Future<Output = Result<T>>) -> Result<T> {
+        let waited = tokio::time::timeout(self.room_wait, room).await;
+        waited.unwrap_or(Err(Error::Delay))
+    }
+
+    /// Waits until `bytes` of data may be written to the cache, evicting clean blocks. After
+    /// [`FsConfig::room_wait`](crate::FsConfig::room_wait) the call fails with [`Error::Delay`]: a longer wait would keep
+    /// other calls from the memory that this one holds.
+    pub(crate) async fn admit(&self, client: ClientId, bytes: u64) -> Result<Admission<'_>> {
+        self.signals.check_running()?;
+        let admission = match self.try_admit(client, bytes) {
+            Some(admission) => admission,
+            None => self.bounded(self.room(client, bytes)).await?,
+        };
+        self.shares.count(client, bytes.max(1));
+        Ok(admission)
+    }
+
+    async fn room(&self, client: ClientId, bytes: u64) -> Result<Admission<'_>> {
+        let _waiting = WaitingWriter::new(self);
+        loop {
+            let freed = self.signals.freed();
+            tokio::pin!(freed);
+            // Registered before the last look, so that no wake-up falls in between.
+            freed.as_mut().enable();
+            if let Some(admission) = self.try_admit(client, bytes) {
+                return Ok(admission);
+            }
+            // Eager uploads make room without a checkpoint.
+            if !self.eager.is_busy() {
+                self.signals.press();
+            }
+            // A reader that evicts may hold all evictable blocks at the moment of this look, and wakes nobody: look again
+            // without a wake-up.
+            let _ = tokio::time::timeout(LOOK_AGAIN, freed).await;
+            self.signals.check_running()?;
+        }
+    }
+
+    /// Bytes that admitted writers are about to take.
+    pub(crate) fn admitted_bytes(&self) -> u64 {
+        self.admitted.load(Ordering::Acquire)
+    }
+
+    fn try_admit(&self, client: ClientId, bytes: u64) -> Option<Admission<'_>> {
+        // Two ragged ends of a piece each.
+        let bytes = bytes + (128 << 10);
+        let withheld = self.shares.withheld(client, self.limit);
+        loop {
+            // Who is not let in is not counted either: two who fail at the same moment must not
+            // both wait for room that there is for one.
+            let before = self.admitted.load(Ordering::Acquire);
+            // A lone writer is always let in: no limit may be too small for one call.
+            let alone = before == 0 && self.cache.dirty_bytes() == 0;
+            if !self.make_room(before + bytes + withheld) && !alone {
+                return None;
+            }
+            let taken = self.admitted.compare_exchange(
+                before,
+                before + bytes,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            if taken.is_ok() {
+                return Some(Admission {
+                    memory: self,
+                    bytes,
+                });
+            }
+        }
+    }
+
+    /// Evicts clean blocks, least recently used first, until `bytes` more fit in the cache.
+    pub(crate) fn make_room(&self, bytes: u64) -> bool {
+        self.evict_until(|| self.cache.has_room(bytes))
+    }
+
+    /// Leases `bytes` for something other than block buffers, evicting clean blocks, if that leaves all
+    /// admitted writers the memory that they need, and clients that have written little their part.
+    pub(crate) fn try_lease(&self, bytes: u64) -> Option<Lease> {
+        let mut lease = None;
+        let reserved = match self.cache.dirty_bytes() > self.limit / 2 {
+            true => self.shares.reserved(self.limit),
+            // What is evicted makes room for everybody.
+            false => 0,
+        };
+        self.evict_until(|| {
+            if self
+                .cache
+                .has_room(bytes + self.admitted_bytes() + reserved)
+            {
+                lease = self.cache.try_lease(bytes);
+            }
+            lease.is_some()
+        });
+        lease
+    }
+
+    /// The same for uploads and for readers that wait, without which nothing goes on: out of the reserve where there is no other
+    /// room.
+    pub(crate) fn try_lease_reserve(&self, bytes: u64) -> Option<Lease> {
+        self.try_lease(bytes).or_else(|| self.cache.try_draw(bytes))
+    }
+
+    /// The same for callers that cannot wait: where there is no room, the limit is exceeded.
+    pub(crate) fn lease(&self, bytes: u64) -> Lease {
+        self.try_lease_reserve(bytes)
+            .unwrap_or_else(|| self.cache.draw(bytes))
+    }
+
+    /// The same for callers that can do without: not while writers wait, and none after a short while in which nothing
+    /// became free.
+    pub(crate) async fn lease_spare(&self, bytes: u64) -> Option<Lease> {
+        let spare = || match self.writers_waiting.load(Ordering::Relaxed) {
+            0 => self.try_lease(bytes),
+            _ => None,
+        };
+        let freed = self.signals.freed();
+        tokio::pin!(freed);
+        freed.as_mut().enable();
+        if let Some(lease) = spare() {
+            return Some(lease);
+        }
+        let _ = tokio::time::timeout(LOOK_AGAIN, freed).await;
+        spare()
+    }
+
+    /// Gives back buffers that were unused for [`UNUSED_FOR`], for as long as the volume runs.
+    pub(crate) async fn free_unused_forever(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(UNUSED_FOR).await;
+            self.cache.free_unused();
+        }
+    }
+
+    /// Whether writers wait for memory.
+    pub(crate) fn writers_wait(&self) -> bool {
+        self.writers_waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// A checkpoint has closed.
+    pub(super) fn checkpoint_closed(&self) {
+        self.shares.checkpoint_closed();
+    }
+
+    fn evict_until(&self, mut enough: impl FnMut() -> bool) -> bool {
+        let mut rounds = self.cache.candidates() + 1;
+        while !enough() {
+            let Some(key) = self.cache.coldest() else {
+                if self.pack_buffers.clear() {
+                    continue;
+                }
+                return false;
+            };
+            if let Some(node) = self.nodes.peek(key.inode) {
+                node.lock().blocks.evict(key.block);
+            }
+            if rounds == 0 {
+                return self.pack_buffers.clear() && enough();
+            }
+            rounds -= 1;
+        }
+        true
+    }
+}
+
+/// Counts a writer that waits for memory, also when the wait is given up.
+struct WaitingWriter<'a> {
+    writers: &'a AtomicUsize,
+    _trouble: Waiting<'a>,
+}
+
+impl WaitingWriter<'_> {
+    fn new(memory: &Memory) -> WaitingWriter<'_> {
+        memory.writers_waiting.fetch_add(1, Ordering::Relaxed);
+        WaitingWriter {
+            writers: &memory.writers_waiting,
+            _trouble: memory.troubles.wait(Trouble::MemoryFull),
+        }
+    }
+}
+
+impl Drop for WaitingWriter<'_> {
+    fn drop(&mut self) {
+        self.writers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Room in the cache that a writer may take. It is given back when dropped; by then the cache itself
+/// counts what was written.
+pub(crate) struct Admission<'a> {
+    memory: &'a Memory,
+    bytes: u64,
+}
+
+impl Drop for Admission<'_> {
+    fn drop(&mut self) {
+        self.memory.admitted.fetch_sub(self.bytes, Ordering::AcqRel);
+        // It may have been given up unused.
+        self.memory.signals.memory_freed();
+    }
+}

@@ -1,0 +1,98 @@
+//! Memory of unpublished names and attributes, and the space of the log: what a change waits for before it is recorded.
+
+use std::sync::atomic::Ordering;
+
+use forebay_vfs::{ClientId, Error, Result, Trouble};
+
+use super::State;
+use super::memory::LOOK_AGAIN;
+use super::node::{NODE_BYTES, PUBLISHING_BYTES, PUBLISHING_COPIES};
+
+/// About the memory of a CREATE: its node, and the publication of an object, a name and a cookie. A client is charged
+/// this for each change of names or attributes.
+const CHANGE_BYTES: u64 = NODE_BYTES + 3 * PUBLISHING_BYTES;
+
+impl State {
+    /// Waits while more names and attributes are unpublished than memory is meant for. After [`FsConfig::room_wait`]
+    /// the call fails with [`Error::Delay`].
+    pub(crate) async fn admit_names(&self, client: ClientId) -> Result<()> {
+        self.signals.check_running()?;
+        if self.overlay_is_half_full() {
+            // It closes a checkpoint, unless it is at one.
+            self.signals.wake_publisher();
+        }
+        if !self.has_room_for_names(client) {
+            self.memory.bounded(self.names_in_bound(client)).await?;
+        }
+        self.name_shares.count(client, CHANGE_BYTES);
+        Ok(())
+    }
+
+    fn has_room_for_names(&self, client: ClientId) -> bool {
+        let limit = self.config.overlay_limit;
+        self.unpublished_names_bytes() + self.name_shares.withheld(client, limit) < limit
+    }
+
+    async fn names_in_bound(&self, client: ClientId) -> Result<()> {
+        let _waiting = self.troubles.wait(Trouble::NamesFull);
+        loop {
+            let freed = self.signals.freed();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if self.has_room_for_names(client) {
+                return Ok(());
+            }
+            self.signals.press();
+            freed.await;
+            self.signals.check_running()?;
+        }
+    }
+
+    /// Whether names and attributes that are unpublished take as much memory as they may.
+    pub(crate) fn overlay_is_full(&self) -> bool {
+        self.unpublished_names_bytes() >= self.config.overlay_limit
+    }
+
+    /// Whether they take half of it: then a checkpoint closes, so that changes go on in the other half while it is
+    /// published.
+    pub(crate) fn overlay_is_half_full(&self) -> bool {
+        self.unpublished_names_bytes() >= self.config.overlay_limit / 2
+    }
+
+    /// Memory that unpublished names and attributes take: those of the open checkpoint, and those of the closed one. Each
+    /// record counts together with the memory of its publication, so that a checkpoint that closes takes no more
+    /// than it did before.
+    pub(crate) fn unpublished_names_bytes(&self) -> u64 {
+        let open = self.checkpoint_lock.read().changed_bytes();
+        let nodes = open + self.closed_bytes.load(Ordering::Relaxed);
+        let overlay = self.catalog.overlay();
+        let publishing = overlay.len() as u64 * PUBLISHING_BYTES
+            + overlay.content_bytes() as u64 * PUBLISHING_COPIES;
+        nodes + overlay.bytes() as u64 + publishing
+    }
+
+    /// Waits for the log, which has no room before its next segment is prepared, or before the next checkpoint is in the
+    /// bucket. After [`FsConfig::room_wait`] the call fails with [`Error::Delay`].
+    pub(crate) async fn wait_for_log_room(&self, bytes: u64) -> Result<()> {
+        self.memory.bounded(self.log_room(bytes)).await
+    }
+
+    async fn log_room(&self, bytes: u64) -> Result<()> {
+        let _waiting = self.troubles.wait(Trouble::LogFull);
+        let room = self.journal().room(bytes);
+        tokio::pin!(room);
+        let mut stopped = self.signals.watch_stopped();
+        loop {
+            if self.log().is_some_and(forebay_wal::Wal::needs_recycling) {
+                self.signals.press();
+            }
+            tokio::select! {
+                biased;
+                result = &mut room => return result.map_err(|failed| self.log_failed(&failed)),
+                _ = stopped.wait_for(Option::is_some) => return Err(Error::Delay),
+                // Others may have filled again what the checkpoint that was asked for gave back.
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            }
+        }
+    }
+}

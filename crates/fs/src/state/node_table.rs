@@ -1,0 +1,141 @@
+//! The table of all nodes in memory, by inode.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use forebay_types::Inode;
+use forebay_vfs::Result;
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+
+use super::node::Node;
+
+const SHARDS: usize = 64;
+
+/// A place in the table: filled once, by whoever asks first.
+type Slot = Arc<OnceCell<Arc<Node>>>;
+
+/// All nodes in memory, by inode.
+pub(crate) struct NodeTable {
+    shards: Vec<Mutex<Shard>>,
+    /// How much a shard may weigh before it is swept.
+    shard_limit: usize,
+}
+
+#[derive(Default)]
+struct Shard {
+    slots: HashMap<Inode, Slot>,
+    /// Weights of its nodes beyond 1 for each. Never less than it is; exact after a sweep.
+    more: usize,
+}
+
+impl Shard {
+    /// Makes room for one more, if there are `limit`.
+    fn keep_within(&mut self, limit: usize) {
+        if self.slots.len() + self.more >= limit {
+            self.sweep();
+        }
+    }
+
+    /// Forgets nodes that nobody holds, that have nothing unpublished, and that were not used since
+    /// the last sweep. What they have cached goes with them.
+    fn sweep(&mut self) {
+        let mut more = 0;
+        self.slots.retain(|_, slot| {
+            let Some(node) = slot.get() else { return true };
+            let held = Arc::strong_count(slot) > 1 || Arc::strong_count(node) > 1;
+            let stays = held || node.used.swap(false, Ordering::Relaxed) || !node.is_forgettable();
+            more += if stays { node.weight() - 1 } else { 0 };
+            stays
+        });
+        self.more = more;
+    }
+}
+
+impl NodeTable {
+    /// A table that keeps about `limit` nodes beside those that may not leave it.
+    pub(crate) fn new(limit: usize) -> NodeTable {
+        NodeTable {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shard_limit: (limit / SHARDS).max(16),
+        }
+    }
+
+    fn shard(&self, inode: Inode) -> &Mutex<Shard> {
+        // Inodes count up, so that their low bits spread evenly.
+        &self.shards[inode.0 as usize % SHARDS]
+    }
+
+    /// The node, if it is in memory.
+    pub(crate) fn peek(&self, inode: Inode) -> Option<Arc<Node>> {
+        let shard = self.shard(inode).lock();
+        let node = shard.slots.get(&inode)?.get()?.clone();
+        node.used.store(true, Ordering::Relaxed);
+        Some(node)
+    }
+
+    /// The node; where it is not in memory, `load` gives it. Concurrent callers share one load, so
+    /// that an older state can never replace a newer one.
+    ///
+    /// There is one node for an inode, whatever becomes of a load. While a caller waits, its place in
+    /// the table may go, because the load of another one failed, or be taken by a node that was just
+    /// made, under an inode that the caller was too early to ask for. What is loaded into such a place
+    /// is nobody's, and the caller looks again.
+    pub(crate) async fn get<L>(&self, inode: Inode, load: impl Fn() -> L) -> Result<Arc<Node>>
+    where
+        L: Future<Output = Result<Arc<Node>>>,
+    {
+        loop {
+            if let Some(node) = self.peek(inode) {
+                return Ok(node);
+            }
+            let slot = {
+                let mut shard = self.shard(inode).lock();
+                if !shard.slots.contains_key(&inode) {
+                    shard.keep_within(self.shard_limit);
+                }
+                shard.slots.entry(inode).or_default().clone()
+            };
+            let loaded = slot.get_or_try_init(&load).await.cloned();
+            let mut shard = self.shard(inode).lock();
+            let in_table = shard
+                .slots
+                .get(&inode)
+                .is_some_and(|found| Arc::ptr_eq(found, &slot));
+            match loaded {
+                Ok(node) if in_table => {
+                    // Once for each who has waited for it, until the next sweep.
+                    shard.more += node.weight() - 1;
+                    return Ok(node);
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    if in_table && !slot.initialized() {
+                        shard.slots.remove(&inode);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Puts in a node that was just made and that nobody can know of yet.
+    pub(crate) fn insert(&self, node: &Arc<Node>) {
+        let mut shard = self.shard(node.inode).lock();
+        shard.keep_within(self.shard_limit);
+        shard.more += node.weight() - 1;
+        shard
+            .slots
+            .insert(node.inode, Arc::new(OnceCell::new_with(Some(node.clone()))));
+    }
+
+    /// Number of nodes in memory.
+    pub(crate) fn len(&self) -> usize {
+        self.shards
+            .iter()
+            .map(|shard| shard.lock().slots.len())
+            .sum()
+    }
+}

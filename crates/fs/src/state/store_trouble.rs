@@ -1,0 +1,166 @@
+//! What is wrong with the bucket, as far as calls and background tasks have met it.
+
+use std::future::Future;
+use std::time::Duration;
+
+use forebay_object::Health;
+use parking_lot::Mutex;
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+/// Objects that the volume consists of are not in the bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct Gone {
+    /// Which.
+    pub(crate) what: String,
+    pub(crate) since: Instant,
+}
+
+/// A reader had no answer.
+#[derive(Clone)]
+struct ReadError {
+    why: String,
+    since: Instant,
+    last: Instant,
+}
+
+impl ReadError {
+    fn is_over(&self, last_answer: Option<Instant>) -> bool {
+        last_answer.is_some_and(|answer| answer > self.last)
+    }
+}
+
+/// What is wrong with the bucket of one volume.
+pub(crate) struct StoreTrouble {
+    /// What the publisher waits for, and since when.
+    publisher: Mutex<Option<(String, Instant)>>,
+    reader: Mutex<Option<ReadError>>,
+    /// Whether any request is answered.
+    health: Health,
+    /// Replaced after each look that finds something missing.
+    gone: watch::Sender<Option<Gone>>,
+    /// A flush wants to know whether it still is.
+    recheck: Notify,
+}
+
+impl StoreTrouble {
+    pub(crate) fn new(health: Health) -> StoreTrouble {
+        StoreTrouble {
+            publisher: Mutex::default(),
+            reader: Mutex::default(),
+            health,
+            gone: watch::Sender::new(None),
+            recheck: Notify::new(),
+        }
+    }
+
+    /// Bytes a second that may go to the bucket now; none for no limit.
+    pub(crate) fn upload_rate(&self) -> Option<u64> {
+        self.health.upload_rate()
+    }
+
+    /// Notes that the bucket does not answer the publisher. `status` shows it.
+    pub(crate) fn store_error(&self, why: &str) {
+        let mut error = self.publisher.lock();
+        let since = error
+            .as_ref()
+            .map_or_else(Instant::now, |(_, since)| *since);
+        *error = Some((why.to_owned(), since));
+    }
+
+    /// Notes that the bucket does what the publisher asks for.
+    pub(crate) fn store_works(&self) {
+        self.publisher.lock().take();
+    }
+
+    /// Notes that a reader had no answer from the bucket.
+    pub(crate) fn read_error(&self, why: &str) {
+        let now = Instant::now();
+        let mut error = self.reader.lock();
+        let since = error
+            .as_ref()
+            .filter(|error| !error.is_over(self.health.last_read()))
+            .map_or(now, |error| error.since);
+        *error = Some(ReadError {
+            why: why.to_owned(),
+            since,
+            last: now,
+        });
+    }
+
+    /// What is wrong with the bucket, and for how long. What a reader met is over with the next answer to a read;
+    /// what the publisher met, when the publisher is answered.
+    pub(crate) fn current(&self) -> Option<(String, Duration)> {
+        if let Some(gone) = self.gone() {
+            return Some((gone.what, gone.since.elapsed()));
+        }
+        let of_publisher = self.publisher.lock().clone();
+        if let Some((why, since)) = of_publisher {
+            // The publisher has waited in vain, perhaps, for what asks for ever; the store has said why.
+            let why = match self.health.words_since(since) {
+                Some(said) => said.added_to(&why),
+                None => why,
+            };
+            return Some((why, since.elapsed()));
+        }
+        if let Some(away) = self.health.away() {
+            return Some(away);
+        }
+        let answer = self.health.last_read();
+        let error = self.reader.lock().clone();
+        let error = error.filter(|error| !error.is_over(answer))?;
+        Some((error.why, error.since.elapsed()))
+    }
+
+    /// What is missing, and nothing is published before it is back.
+    pub(crate) fn gone(&self) -> Option<Gone> {
+        self.gone.borrow().clone()
+    }
+
+    /// The next look that finds something missing, or finds it missing still.
+    pub(crate) fn next_gone(&self) -> impl Future<Output = String> + use<> {
+        let mut gone = self.gone.subscribe();
+        if gone.borrow().is_some() {
+            self.recheck.notify_one();
+        }
+        async move {
+            loop {
+                if gone.changed().await.is_err() {
+                    std::future::pending().await
+                }
+                if let Some(gone) = &*gone.borrow_and_update() {
+                    return gone.what.clone();
+                }
+            }
+        }
+    }
+
+    /// Returns when a flush wants to know whether something is still missing.
+    pub(crate) fn recheck_wanted(&self) -> Notified<'_> {
+        self.recheck.notified()
+    }
+
+    /// Notes that something is missing. The first time the log says so.
+    pub(crate) fn note_gone(&self, what: &str, explained: impl FnOnce() -> String) {
+        let since = match self.gone() {
+            Some(gone) => gone.since,
+            None => {
+                tracing::error!("{}", explained());
+                Instant::now()
+            }
+        };
+        let what = what.to_owned();
+        self.gone.send_replace(Some(Gone { what, since }));
+    }
+
+    /// Notes that what was missing is there again.
+    pub(crate) fn note_found(&self) {
+        if let Some(gone) = self.gone.send_replace(None) {
+            tracing::info!(
+                "what was gone from the bucket is there again, after {:?}; publishing goes on",
+                gone.since.elapsed()
+            );
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Pieces of packs for those who check packs, and frames of the tiers for the healer: no reader waits for them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_meta::FrameAddress;
+use forebay_types::{BlockKey, PackId};
+use object_store::ObjectStoreExt;
+
+use crate::fetched::Fetched;
+use crate::runs::Stored;
+use crate::store::PackStore;
+
+/// Why bytes of a pack cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoPiece {
+    /// The bucket does not answer; it may later.
+    Unavailable(String),
+    /// The bucket does not have the pack.
+    Missing,
+    /// The pack ends before them.
+    CutOff {
+        /// Bytes that it has.
+        len: u64,
+    },
+}
+
+impl PackStore {
+    /// Whether others fetch frames or put packs at this moment.
+    pub fn is_busy(&self) -> bool {
+        self.fetches.available_permits() < self.fetch_places
+            || self.puts.available_permits() < self.put_places
+    }
+
+    /// Bytes of a pack, not verified, past the turns of readers and the disk cache.
+    pub async fn piece(&self, pack: PackId, range: Range<u64>) -> Result<Bytes, NoPiece> {
+        let location = self.location(pack);
+        let why = match self.store.get_range(&location, range.clone()).await {
+            Ok(bytes) if bytes.len() as u64 == range.end - range.start => return Ok(bytes),
+            Ok(bytes) => format!("{} bytes came", bytes.len()),
+            Err(object_store::Error::NotFound { .. }) => return Err(NoPiece::Missing),
+            Err(error) => error.to_string(),
+        };
+        // Stores differ in what they say of a range that is not there.
+        match self.store.head(&location).await {
+            Ok(object) if object.size < range.end => Err(NoPiece::CutOff { len: object.size }),
+            Err(object_store::Error::NotFound { .. }) => Err(NoPiece::Missing),
+            _ => Err(NoPiece::Unavailable(format!("{location}: {why}"))),
+        }
+    }
+
+    /// A frame that a tier has, verified.
+    pub async fn kept_in_tiers(
+        &self,
+        block: BlockKey,
+        address: &FrameAddress,
+    ) -> Option<Arc<Fetched>> {
+        self.look_in_tiers(&Stored::new(block, address), None).await
+    }
+}

@@ -1,0 +1,89 @@
+//! A frame in memory, and why there is none.
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use forebay_cache::{Arrived, Lease};
+use forebay_meta::FrameAddress;
+use forebay_pack::Frame;
+use forebay_types::ByteRange;
+
+/// Why the bytes of a frame cannot be had.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The bucket does not answer; it may later.
+    #[error("{0}")]
+    Unavailable(String),
+    /// What the bucket holds is not what was written there.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+/// A frame that was fetched. Its memory is counted for as long as somebody has it.
+#[derive(Debug)]
+pub struct Fetched {
+    frame: Frame,
+    /// Its bytes for block buffers to keep; none if they must copy them.
+    arrived: Option<Arrived>,
+    _lease: Option<Lease>,
+}
+
+impl Fetched {
+    /// A frame, and what was leased to fetch it, less what is over now. `arrived` is the memory in which it came, if
+    /// block buffers may keep that.
+    pub(crate) fn new(
+        frame: Frame,
+        arrived: Option<&Arrived>,
+        mut lease: Option<Lease>,
+    ) -> Arc<Fetched> {
+        if let Some(lease) = &mut lease {
+            let over = lease.bytes().saturating_sub(frame.data.len() as u64);
+            lease.give_back(over);
+        }
+        let data = frame.data.clone();
+        let arrived = match (frame.is_in_stored, arrived) {
+            (true, arrived) => arrived.map(|arrived| arrived.beside(data)),
+            (false, _) => Some(Arrived::new(data)),
+        };
+        Arc::new(Fetched {
+            frame,
+            arrived,
+            _lease: lease,
+        })
+    }
+
+    /// The bytes of a range of the block in whose map `address` stands, which must be that of this frame.
+    pub fn part(&self, address: &FrameAddress, range: ByteRange) -> Option<&[u8]> {
+        self.frame.data.get(place(address, range)?)
+    }
+
+    /// The same for block buffers to keep, if they may.
+    pub fn part_to_keep(&self, address: &FrameAddress, range: ByteRange) -> Option<Arrived> {
+        let arrived = self.arrived.as_ref()?;
+        let place = place(address, range)?;
+        (place.end <= arrived.bytes().len()).then(|| arrived.slice(place))
+    }
+
+    /// Bytes of memory that block buffers have more when they keep of it what they may.
+    pub fn needs(&self) -> u64 {
+        match &self.arrived {
+            Some(arrived) if arrived.is_counted() => 0,
+            Some(arrived) => arrived.memory_len(),
+            None => self.frame.range.len(),
+        }
+    }
+}
+
+/// Where a range of a block lies in the frame at `address` in that block's map.
+fn place(address: &FrameAddress, range: ByteRange) -> Option<Range<usize>> {
+    let start = range.start.checked_sub(u64::from(address.raw_start))? as usize;
+    Some(start..start + range.len() as usize)
+}
+
+impl Deref for Fetched {
+    type Target = Frame;
+
+    fn deref(&self) -> &Frame {
+        &self.frame
+    }
+}

@@ -1,0 +1,31 @@
+//! Forebay: frames of packs, by their addresses, through tiers.
+//!
+//! ```text
+//!   reader -> single flight -> tiers: disk -> bucket
+//!             one fetch of a      in order; what comes from one
+//!             frame for all       is kept by those before it
+//! ```
+//!
+//! Each frame is verified against its address, whichever tier it comes from. Fetches are limited in number: readers that
+//! wait come first, then those that read ahead. Uploads put their packs here, and the scrub reads packs piece by piece.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod check;
+mod disk_tier;
+mod fetched;
+mod runs;
+mod single_flight;
+mod store;
+mod tier;
+mod window;
+
+pub use address::address_key;
+pub use check::NoPiece;
+pub use disk_tier::{DiskCache, DiskCacheStatus, FrameKey, MAX_DISK_CACHE, MIN_DISK_CACHE};
+pub use fetched::{FetchError, Fetched};
+pub use runs::{Outcome, Stored};
+pub use single_flight::Share;
+pub use store::PackStore;
+pub use tier::Tier;

@@ -1,0 +1,336 @@
+//! The packs of a volume in the bucket: put, looked for, read, listed, deleted.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_environment::Randomness;
+use forebay_meta::FrameAddress;
+use forebay_object::{Fault, UnansweredTry};
+use forebay_pack::header::FRAME_HEADER_LEN;
+use forebay_pack::{
+    Frame, FrameRef, PACK_PREFIX, PackKeys, object_name, open_frame, parse_object_name,
+};
+use forebay_types::{BlockKey, PackId};
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+
+use crate::disk_tier::DiskCache;
+use crate::fetched::FetchError;
+use crate::runs::{Fetching, Stored};
+use crate::tier::Tier;
+use crate::window::Windows;
+
+/// How often a frame is fetched that arrives damaged: bytes may be damaged on their way, but hardly so often.
+/// A bucket that does not answer is asked again by the store itself, as far as that makes sense; then the client is
+/// asked to come back, since a call that waits for the bucket for ever would keep others of its connection from
+/// being served.
+pub(crate) const ATTEMPTS: u32 = 4;
+
+/// Fetches that nobody who reads ahead can take away from those who wait for bytes.
+const READERS_OWN: usize = 4;
+
+/// Steps that may wait to be fetched ahead of readers, of all files together: four windows of the largest size and 20
+/// streams that begin.
+const MAX_WAITING: usize = 1024;
+
+/// Streams for which block maps are looked up ahead at the same time.
+const MAX_LOOK_UPS: usize = 2;
+
+/// The packs of a volume in the bucket.
+pub struct PackStore {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    root: Path,
+    pub(crate) keys: PackKeys,
+    pub(crate) fetching: Mutex<Fetching>,
+    pub(crate) windows: Windows,
+    pub(crate) fetches: Semaphore,
+    /// Places that these have when nobody fetches.
+    pub(crate) fetch_places: usize,
+    pub(crate) puts: Semaphore,
+    pub(crate) put_places: usize,
+    /// How packs are put: with which storage class and tags.
+    put_options: PutOptions,
+    prefetches: Semaphore,
+    /// Places for those who wait for a turn to fetch ahead.
+    waiting: Arc<Semaphore>,
+    /// Places for those who look block maps up ahead.
+    look_ups: Arc<Semaphore>,
+    pub(crate) random: Arc<dyn Randomness>,
+    /// Where frames are looked for before the bucket is asked, the fastest tier first.
+    pub(crate) tiers: Vec<Arc<dyn Tier>>,
+    /// The one of them on the local disk.
+    disk: Option<Arc<DiskCache>>,
+}
+
+impl PackStore {
+    /// `parallel` frames are fetched at the same time ahead of readers, and some more for readers that wait; `uploads`
+    /// packs at most are on their way to the bucket.
+    pub fn new(
+        store: Arc<dyn ObjectStore>,
+        root: Path,
+        keys: PackKeys,
+        parallel: usize,
+        uploads: usize,
+        random: Arc<dyn Randomness>,
+    ) -> PackStore {
+        let (fetch_places, put_places) = (parallel.max(1) + READERS_OWN, uploads.max(1));
+        PackStore {
+            store,
+            root,
+            keys,
+            fetching: Mutex::default(),
+            windows: Windows::default(),
+            fetches: Semaphore::new(fetch_places),
+            fetch_places,
+            puts: Semaphore::new(put_places),
+            put_places,
+            put_options: PutOptions::default(),
+            prefetches: Semaphore::new(parallel.max(1)),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING)),
+            look_ups: Arc::new(Semaphore::new(MAX_LOOK_UPS)),
+            random,
+            tiers: Vec::new(),
+            disk: None,
+        }
+    }
+
+    /// Frames are looked for here before they are fetched, and kept here after that.
+    pub fn with_disk_cache(self, disk: Option<DiskCache>) -> PackStore {
+        let disk = disk.map(Arc::new);
+        let mut tiers = self.tiers;
+        tiers.extend(disk.clone().map(|disk| disk as Arc<dyn Tier>));
+        PackStore {
+            tiers,
+            disk,
+            ..self
+        }
+    }
+
+    /// The tier on the local disk; none if there is none.
+    pub fn disk(&self) -> Option<&DiskCache> {
+        self.disk.as_deref()
+    }
+
+    /// Packs are put like this.
+    pub fn with_put_options(self, put_options: PutOptions) -> PackStore {
+        PackStore {
+            put_options,
+            ..self
+        }
+    }
+
+    /// The keys that packs are verified and opened with.
+    pub fn keys(&self) -> &PackKeys {
+        &self.keys
+    }
+
+    /// Memory that the frame at `address` takes while it is fetched.
+    pub fn memory_of(&self, address: &FrameAddress) -> u64 {
+        self.memory(address.stored_len, address.raw_len)
+    }
+
+    pub(crate) fn memory_of_frame(&self, frame: &FrameRef) -> u64 {
+        self.memory(frame.stored_len, frame.raw_len)
+    }
+
+    /// What is stored, and what comes of it where it is compressed, or where it is sealed, since the bytes that came are
+    /// shared with others and so opened in a copy.
+    fn memory(&self, stored_len: u32, raw_len: u32) -> u64 {
+        let (stored, raw) = (u64::from(stored_len), u64::from(raw_len));
+        let is_compressed = stored < raw + FRAME_HEADER_LEN as u64;
+        match is_compressed || self.keys.is_sealed() {
+            true => stored + raw,
+            false => stored,
+        }
+    }
+
+    pub(crate) fn location(&self, pack: PackId) -> Path {
+        object_name(pack)
+            .split('/')
+            .fold(self.root.clone(), |path, part| path.join(part))
+    }
+
+    /// A place among those who wait to fetch ahead; none while there are too many.
+    pub fn prefetch_place(&self) -> Option<OwnedSemaphorePermit> {
+        self.waiting.clone().try_acquire_owned().ok()
+    }
+
+    /// A place among those who look block maps up ahead; none while there are enough.
+    pub fn look_up_place(&self) -> Option<OwnedSemaphorePermit> {
+        self.look_ups.clone().try_acquire_owned().ok()
+    }
+
+    /// Permission to fetch ahead, when it is this one's turn.
+    pub async fn prefetch_turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.prefetches.acquire().await.ok()
+    }
+
+    /// Puts a pack into the bucket, when it is its turn. Says whether a try that was never answered may put it there
+    /// once more; so may one that this gives an error for.
+    pub async fn put(&self, pack: PackId, bytes: Bytes) -> object_store::Result<bool> {
+        let _permit = self.puts.acquire().await;
+        let payload = PutPayload::from_bytes(bytes);
+        let put = self
+            .store
+            .put_opts(&self.location(pack), payload, self.put_options.clone())
+            .await?;
+        Ok(put.extensions.get::<UnansweredTry>().is_some())
+    }
+
+    /// Whether a pack is in the bucket.
+    pub async fn has(&self, pack: PackId) -> object_store::Result<bool> {
+        match self.store.head(&self.location(pack)).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Bytes of a pack as the bucket has them, which nobody has verified.
+    pub async fn bytes(&self, pack: PackId, range: Range<u64>) -> Result<Bytes, FetchError> {
+        self.part_of_object(&self.location(pack), range).await
+    }
+
+    /// Bytes of the pack at `location`, fewer than were asked for if it ends among them.
+    pub(crate) async fn part_of_object(
+        &self,
+        location: &Path,
+        range: Range<u64>,
+    ) -> Result<Bytes, FetchError> {
+        let mut got = self.store.get_range(location, range.clone()).await;
+        if matches!(&got, Err(error) if Fault::of(error) == Fault::OutOfRange) {
+            // It may be the answer that was cut.
+            got = self.store.get_range(location, range).await;
+        }
+        got.map_err(|error| match Fault::of(&error) {
+            Fault::NotFound => FetchError::Damaged(format!("pack {location} is gone: {error}")),
+            // Taken for a store that is away it would be waited for for ever.
+            Fault::OutOfRange => FetchError::Damaged(format!("pack {location} was cut: {error}")),
+            _ => FetchError::Unavailable(error.to_string()),
+        })
+    }
+
+    /// The frame at `address`, out of bytes of its pack that begin at `start`.
+    pub fn open(
+        &self,
+        block: BlockKey,
+        address: &FrameAddress,
+        start: u64,
+        bytes: &Bytes,
+    ) -> Result<Frame, FetchError> {
+        let from = u64::from(address.offset).saturating_sub(start);
+        let end = bytes
+            .len()
+            .min((from as usize).saturating_add(address.stored_len as usize));
+        let stored = bytes.slice(end.min(from as usize)..end);
+        let frame = Stored::new(block, address);
+        open_frame(stored, &frame.reference, frame.block, &self.keys).map_err(|error| {
+            let why = format!("{}: {error}", self.location(address.pack));
+            match error.is_worth_another_fetch() {
+                true => FetchError::Unavailable(why),
+                false => FetchError::Damaged(why),
+            }
+        })
+    }
+
+    /// Every pack in the bucket, in no particular order.
+    pub fn list(&self) -> BoxStream<'_, object_store::Result<(PackId, ObjectMeta)>> {
+        let objects = self.store.list(Some(&self.root.clone().join(PACK_PREFIX)));
+        let packs = objects.filter_map(|object| async {
+            let object = match object {
+                Ok(object) => object,
+                Err(error) => return Some(Err(error)),
+            };
+            let parts = object.location.prefix_match(&self.root)?;
+            let name: Path = parts.collect();
+            Some(Ok((parse_object_name(name.as_ref())?, object)))
+        });
+        packs.boxed()
+    }
+
+    /// Deletes a pack; one that is gone already is fine.
+    pub async fn delete(&self, pack: PackId) -> object_store::Result<()> {
+        match self.store.delete(&self.location(pack)).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(()),
+            result => result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_pack::{Compression, PackWriter};
+    use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, VolumeId};
+
+    use super::*;
+    use forebay_environment::SystemRandomness;
+
+    use crate::disk_tier::{FrameKey, MIN_DISK_CACHE};
+
+    /// What the cache has need not be the frame.
+    #[tokio::test]
+    async fn another_frame_under_its_name_in_the_disk_cache_is_never_served_and_replaced() {
+        let keys = PackKeys::new(VolumeId([1; 16]), &[2; 32]);
+        let pack = PackId(7);
+        let block = BlockKey {
+            inode: Inode(9),
+            block: BlockIndex(0),
+        };
+        let mut writer = PackWriter::new(pack, &keys, Compression::Off);
+        for (start, byte) in [(0, 1), (4096, 2)] {
+            let range = ByteRange::at(start, 4096);
+            writer.push(block, range, std::iter::once(&[byte; 4096][..]));
+        }
+        let finished = writer.finish();
+        let frame = finished.frames[1].frame;
+        let other = finished.frames[0].frame.stored_range();
+
+        let folder = tempfile::tempdir().unwrap();
+        let disk = DiskCache::open(folder.path(), MIN_DISK_CACHE, Arc::new(SystemRandomness))
+            .await
+            .unwrap();
+        let key = FrameKey {
+            pack,
+            offset: frame.offset,
+        };
+        let range = other.start as usize..other.end as usize;
+        disk.put(key, finished.bytes.slice(range));
+        disk.close().await;
+        let disk = DiskCache::open(folder.path(), MIN_DISK_CACHE, Arc::new(SystemRandomness))
+            .await
+            .unwrap();
+        assert!(disk.get(key).await.is_some());
+
+        let store = Arc::new(object_store::memory::InMemory::new());
+        let packs = PackStore::new(
+            store,
+            Path::default(),
+            keys,
+            2,
+            2,
+            Arc::new(SystemRandomness),
+        )
+        .with_disk_cache(Some(disk));
+        packs.put(pack, finished.bytes).await.unwrap();
+        let address = FrameAddress {
+            pack,
+            offset: frame.offset,
+            stored_len: frame.stored_len,
+            raw_start: frame.start,
+            raw_len: frame.raw_len,
+            crc32: frame.crc32,
+            origin: None,
+        };
+        let shares = packs.share(block, &[address]);
+        let outcomes = shares[0].fetch(|_| None).await;
+        assert_eq!(outcomes[0].1.as_ref().unwrap().data, [2; 4096][..]);
+        drop(shares);
+        let disk = packs.disk().unwrap();
+        assert_eq!((disk.status().damaged, disk.status().hits), (1, 0));
+    }
+}

@@ -1,0 +1,186 @@
+//! Windows: small frames of several files that lie near one another in a pack come with one GET.
+//!
+//! Files that were written together lie together in a pack, and are mostly read together as well. Who asks for a
+//! small frame near the one that was asked for last gets a window of the pack around it, which is kept for a while for
+//! those who ask for its others. Readers who go anywhere in a pack get what they ask for and no more.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_types::PackId;
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+
+/// Bytes of a pack in a window, and how near is near.
+const WINDOW: u64 = 256 << 10;
+/// What is longer than this, as it is stored, is asked for by itself.
+const SMALL: u64 = 128 << 10;
+/// Windows that are kept, and packs of which the last place is known.
+const KEPT: usize = 16;
+
+/// The windows that were asked for last.
+#[derive(Debug, Default)]
+pub(crate) struct Windows(Mutex<Recent>);
+
+#[derive(Debug, Default)]
+struct Recent {
+    /// The one that was used last comes first.
+    windows: VecDeque<Arc<Window>>,
+    /// Where in a pack small frames were asked for last, by themselves or in a window; the last pack comes first.
+    places: VecDeque<(PackId, u64)>,
+}
+
+/// A stretch of a pack.
+#[derive(Debug)]
+pub(crate) struct Window {
+    pack: PackId,
+    range: Range<u64>,
+    /// What has arrived of it. Nothing counts it while it is kept: there are [`KEPT`] at most, of [`WINDOW`] and
+    /// [`SMALL`] bytes at most.
+    bytes: OnceCell<Bytes>,
+}
+
+impl Recent {
+    /// Whether this place of the pack is near the one before, which it becomes.
+    fn is_near(&mut self, pack: PackId, at: u64) -> bool {
+        let known = self.places.iter().position(|(own, _)| *own == pack);
+        let before = known.and_then(|index| self.places.remove(index));
+        self.places.truncate(KEPT - 1);
+        self.places.push_front((pack, at));
+        before.is_some_and(|(_, before)| before.abs_diff(at) <= WINDOW)
+    }
+
+    fn find(&mut self, pack: PackId, range: &Range<u64>) -> Option<Arc<Window>> {
+        let holds = |window: &Arc<Window>| {
+            let own = &window.range;
+            window.pack == pack && own.start <= range.start && range.end <= own.end
+        };
+        let found = self.windows.iter().position(holds)?;
+        let found = self.windows.remove(found)?;
+        self.windows.push_front(Arc::clone(&found));
+        Some(found)
+    }
+}
+
+impl Windows {
+    /// The window to take this stretch of a pack from; none if it is to be asked for by itself.
+    pub(crate) fn of(&self, pack: PackId, range: &Range<u64>) -> Option<Arc<Window>> {
+        if range.end - range.start > SMALL {
+            return None;
+        }
+        let mut recent = self.0.lock();
+        let is_near = recent.is_near(pack, range.start);
+        if let Some(found) = recent.find(pack, range) {
+            return Some(found);
+        }
+        if !is_near {
+            return None;
+        }
+        // Aligned; but not for a frame across the end of a window that is here: what is before it was fetched.
+        let begins_in =
+            |window: &Arc<Window>| window.pack == pack && window.range.contains(&range.start);
+        let start = match recent.windows.iter().any(begins_in) {
+            true => range.start,
+            false => range.start - range.start % WINDOW,
+        };
+        let window = Arc::new(Window {
+            pack,
+            range: start..range.end.max(start + WINDOW),
+            bytes: OnceCell::new(),
+        });
+        recent.windows.truncate(KEPT - 1);
+        recent.windows.push_front(Arc::clone(&window));
+        Some(window)
+    }
+
+    /// Forgets a window of which something arrived damaged.
+    pub(crate) fn forget(&self, window: &Arc<Window>) {
+        let mut recent = self.0.lock();
+        recent.windows.retain(|own| !Arc::ptr_eq(own, window));
+    }
+}
+
+impl Window {
+    /// A stretch of it that lies in it, fetched by whoever comes first; shorter, or empty, where the pack ends before.
+    pub(crate) async fn part<E, F: Future<Output = Result<Bytes, E>>>(
+        &self,
+        range: &Range<u64>,
+        fetch: impl FnOnce(Range<u64>) -> F,
+    ) -> Result<Bytes, E> {
+        let fetched = self.bytes.get_or_try_init(|| fetch(self.range.clone()));
+        let bytes = fetched.await?;
+        let place = |at: u64| bytes.len().min((at - self.range.start) as usize);
+        Ok(bytes.slice(place(range.start)..place(range.end)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACK: PackId = PackId(1);
+
+    fn at(start: u64) -> Range<u64> {
+        start..start + 4096
+    }
+
+    #[test]
+    fn who_goes_on_nearby_gets_a_window_and_who_jumps_does_not() {
+        let windows = Windows::default();
+        assert!(windows.of(PACK, &at(300_000)).is_none(), "the first");
+        let window = windows.of(PACK, &at(304_096)).unwrap();
+        assert_eq!(window.range, WINDOW..2 * WINDOW);
+        let same = windows.of(PACK, &at(400_000)).unwrap();
+        assert!(Arc::ptr_eq(&window, &same));
+        // Across its end, and a little before it.
+        let next = windows.of(PACK, &at(2 * WINDOW - 10)).unwrap();
+        assert_eq!(next.range, 2 * WINDOW - 10..3 * WINDOW - 10);
+        assert!(windows.of(PACK, &at(WINDOW - 5000)).is_none(), "a jump");
+        assert!(windows.of(PACK, &at(WINDOW - 9000)).is_some());
+        assert!(windows.of(PackId(2), &at(WINDOW)).is_none(), "another pack");
+        assert!(windows.of(PACK, &at(50 * WINDOW)).is_none());
+        assert!(
+            windows.of(PACK, &(50 * WINDOW..51 * WINDOW)).is_none(),
+            "large"
+        );
+        windows.forget(&next);
+        assert!(
+            windows.of(PACK, &at(2 * WINDOW - 10)).is_none(),
+            "forgotten, and a jump"
+        );
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let windows = Windows::default();
+        for pack in 0..100 {
+            windows.of(PackId(pack), &at(0));
+            windows.of(PackId(pack), &at(4096));
+        }
+        let recent = windows.0.lock();
+        assert_eq!((recent.windows.len(), recent.places.len()), (KEPT, KEPT));
+    }
+
+    #[tokio::test]
+    async fn a_window_is_fetched_once_and_ends_where_its_pack_does() {
+        let windows = Windows::default();
+        windows.of(PACK, &at(0));
+        let window = windows.of(PACK, &at(4096)).unwrap();
+        let failed = window.part(&at(4096), |_| async { Err("not now") }).await;
+        assert_eq!(failed.err(), Some("not now"));
+        let second = at(4096);
+        let part = window.part(&second, |range| async move {
+            assert_eq!(range, 0..WINDOW);
+            Ok::<_, &str>(Bytes::from(vec![7; 10_000]))
+        });
+        assert_eq!(part.await.unwrap().len(), 4096);
+        for (start, len) in [(0, 4096), (8192, 1808), (12_288, 0)] {
+            let range = at(start);
+            let part = window.part(&range, |_| async { Err("asked again") });
+            assert_eq!(part.await.unwrap().len(), len);
+        }
+    }
+}

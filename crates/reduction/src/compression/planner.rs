@@ -1,0 +1,179 @@
+//! Which level the next pack is compressed at.
+//!
+//! Packs go through two stages: the processor encodes them, then the link takes them. While the link is the slower
+//! one, time of the processor that would be idle buys smaller packs, and so a shorter way to the bucket for what
+//! waits. The planner compares, in time for the pack that is asked about,
+//!
+//! ```text
+//!   encoding at a level                       the link's time for the pack
+//!   what the last packs took, and half as     stored bytes to be expected, at the pace of the last packs and no
+//!   much again for each level above           faster than the limit that is in force
+//!
+//!   the highest level counts whose encoding takes at most
+//!     half of what the threads can do in the link's time   while as many packs as may be under way wait for the link,
+//!     a sixteenth of the link's time                       else: nothing hides the encoding, and what a level
+//!                                                          saves is a few hundredths
+//! ```
+//!
+//! Half as much again is what a level costs on the whole, seldom twice as much; what it really takes is measured as soon as it is
+//! used. Where callers leave the encoders less of the processor, encoding takes longer and the level falls. So
+//! encoding never becomes what uploads wait for, and a writer who waits for uploads never waits longer
+//! for a higher level.
+
+use std::time::Duration;
+
+use forebay_types::balance;
+
+use super::Levels;
+
+/// How much longer a level takes than the one below it, on the whole.
+const STEP: f64 = 1.5;
+
+/// What the processor may spend of the link's time on a pack whose encoding nothing hides.
+const SHARE_ALONE: f64 = 1.0 / 16.0;
+
+/// What it may spend of the threads' time in it while packs wait for the link: the other half is for what varies, and for
+/// everybody else.
+const SHARE_BEHIND: f64 = 0.5;
+
+/// How much of what is known is kept when the next pack adds to it.
+const MEMORY: f64 = 0.75;
+
+/// Packs with fewer stored bytes say how long a request takes, and not how fast the link is.
+const TELLING_BYTES: u64 = 256 << 10;
+
+/// What packs took together, of which the last ones weigh most.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    seconds: f64,
+    bytes: f64,
+}
+
+impl Pace {
+    fn add(&mut self, took: Duration, bytes: u64) {
+        self.seconds = self.seconds * MEMORY + took.as_secs_f64();
+        self.bytes = self.bytes * MEMORY + bytes as f64;
+    }
+
+    /// Seconds for a byte; none before anything was added.
+    fn per_byte(self) -> Option<f64> {
+        (self.bytes > 0.0).then(|| self.seconds / self.bytes)
+    }
+}
+
+/// A pack that is to be encoded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Next {
+    /// Its bytes before they are encoded.
+    pub(super) raw_bytes: u64,
+    /// Levels that its files may have.
+    pub(super) levels: Levels,
+    /// Bytes a second that the limit in force lets go to the bucket, if there is one.
+    pub(super) link_limit: Option<u64>,
+}
+
+/// Knows no clock: who asks says what time it is, from any beginning, never going back.
+#[derive(Debug)]
+pub(super) struct Planner {
+    /// Threads that encode.
+    threads: usize,
+    /// Packs that may be on the link at the same time.
+    parallel: usize,
+    /// Packs that are encoded and not yet in the bucket.
+    waiting: usize,
+    /// Time of one thread for raw bytes, as if at level 1 and each level above took [`STEP`] times as long.
+    encoding: Pace,
+    /// Time of the link for stored bytes.
+    sending: Pace,
+    /// Stored bytes per raw byte.
+    shrink: f64,
+    /// When a pack has arrived last.
+    last_arrival: Duration,
+}
+
+impl Planner {
+    /// For so many threads that encode, and packs on the link at the same time.
+    pub(super) fn new(threads: usize, parallel: usize) -> Planner {
+        Planner {
+            threads,
+            parallel,
+            waiting: 0,
+            encoding: Pace::default(),
+            sending: Pace::default(),
+            shrink: 1.0,
+            last_arrival: Duration::ZERO,
+        }
+    }
+
+    /// The level of the next pack.
+    pub(super) fn level(&self, next: &Next) -> u8 {
+        let Next {
+            raw_bytes, levels, ..
+        } = *next;
+        let (Some(encoding), Some(sending)) =
+            (self.encoding.per_byte(), self.seconds_per_stored(next))
+        else {
+            return levels.lowest();
+        };
+        let raw_bytes = raw_bytes as f64;
+        let link = raw_bytes * self.shrink * sending;
+        let may_take = match self.waiting >= self.parallel {
+            true => link * self.threads as f64 * SHARE_BEHIND,
+            false => link * SHARE_ALONE,
+        };
+        let takes = |level: u8| raw_bytes * encoding * cost(level);
+        let all = levels.lowest()..=levels.highest();
+        let fits = all.rev().find(|level| takes(*level) <= may_take);
+        fits.unwrap_or(levels.lowest())
+    }
+
+    /// Seconds of the link for a stored byte; none while nobody knows.
+    fn seconds_per_stored(&self, next: &Next) -> Option<f64> {
+        let measured = self.sending.per_byte();
+        let at_least = next.link_limit.map(|rate| 1.0 / rate as f64);
+        measured.into_iter().chain(at_least).reduce(f64::max)
+    }
+
+    /// A pack was encoded in so much time of a thread, and waits for the link. It has no level if nothing of it was to
+    /// be compressed.
+    pub(super) fn encoded(
+        &mut self,
+        level: Option<u8>,
+        raw_bytes: u64,
+        stored_bytes: u64,
+        took: Duration,
+    ) {
+        self.waiting += 1;
+        if let Some(level) = level
+            && raw_bytes > 0
+        {
+            self.encoding.add(took.div_f64(cost(level)), raw_bytes);
+            let shrink = stored_bytes as f64 / raw_bytes as f64;
+            self.shrink = self.shrink * MEMORY + shrink * (1.0 - MEMORY);
+        }
+    }
+
+    /// A pack that began on its way at `began` has arrived.
+    pub(super) fn arrived(&mut self, stored_bytes: u64, began: Duration, now: Duration) {
+        self.given_up();
+        // Of what is under way at the same time each is charged with what the one before left.
+        let since = began.max(self.last_arrival);
+        self.last_arrival = now;
+        if stored_bytes >= TELLING_BYTES {
+            self.sending.add(now.saturating_sub(since), stored_bytes);
+        }
+    }
+
+    /// A pack will not arrive.
+    pub(super) fn given_up(&mut self) {
+        self.waiting = balance::taken_count("packs that wait for the link", self.waiting, 1);
+    }
+}
+
+/// Time that a level takes, beside level 1.
+fn cost(level: u8) -> f64 {
+    STEP.powi(i32::from(level) - 1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,13 @@
+//! Forebay: files back from what is left of a volume.
+//!
+//! | module | out of | gives |
+//! |---|---|---|
+//! | [`logs`] | the log of a gateway that was taken over | files with their paths, as they were when the log ended |
+//! | [`packs`] | packs alone, where the metadata are lost | files that are named by their inode numbers |
+//!
+//! Both write into a new folder, and change nothing in the bucket or in the log.
+
+#![forbid(unsafe_code)]
+
+pub mod logs;
+pub mod packs;
