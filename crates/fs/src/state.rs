@@ -12,8 +12,8 @@
 //!   store_trouble   what is wrong with the bucket
 //! ```
 //!
-//! Operations on files above it make changes here. The publisher takes closed checkpoints from here and brings them to the
-//! bucket; this room knows of neither.
+//! Operations on files, in the rooms above, make changes here. The publisher takes closed checkpoints from here and
+//! brings them to the bucket; this room depends on neither.
 
 mod change;
 mod checkpoint;
@@ -86,28 +86,28 @@ pub(crate) struct State {
     /// Counts of waiting calls, by their reason.
     pub(crate) troubles: Arc<Troubles>,
     pub(crate) numbers: InodeNumbers,
-    /// For the names that directories in memory know of.
+    /// Room for the names that directories in memory know.
     pub(crate) names_room: Arc<Room>,
     /// Held shared from before a change's record until the change is made in memory, and exclusively to close the
     /// checkpoint. Lock order: names of directories, states of nodes, moves, this, everything else.
     pub(crate) checkpoint_lock: RwLock<OpenCheckpoint>,
-    /// Which directories were moved to others.
+    /// The directories that were moved to other directories.
     pub(crate) moves: Mutex<Moves>,
     pub(crate) log_health: LogHealth,
-    /// Which clients have changed names and attributes.
+    /// How much each client has changed of names and attributes.
     name_shares: ClientShares,
     /// Set when recovery is done.
     journal: OnceLock<Journal>,
-    /// Up to where recovery has come.
+    /// The position that recovery has reached.
     replayed: AtomicU64,
     verifier: Mutex<Verifier>,
-    /// Since when the oldest change of the closed checkpoint waits; none if there is no closed one.
+    /// The time of the oldest change in the closed checkpoint; none if there is no closed one.
     closed_since: Mutex<Option<Instant>>,
-    /// Memory that the nodes of the closed checkpoint take, with their publication; 0 if there is none.
+    /// Memory of the nodes of the closed checkpoint, with their publication; 0 if there is none.
     closed_bytes: AtomicU64,
 }
 
-/// What [`State::new`] needs.
+/// The parts of [`State::new`].
 pub(crate) struct Parts {
     pub(crate) config: Arc<FsConfig>,
     pub(crate) environment: Environment,
@@ -161,7 +161,7 @@ impl State {
         }
     }
 
-    /// Where changes are recorded.
+    /// The journal, which records changes.
     ///
     /// # Panics
     ///
@@ -177,7 +177,7 @@ impl State {
         self.journal.get().and_then(Journal::wal)
     }
 
-    /// Recovery is done: from now on changes are recorded here.
+    /// Notes that recovery is done: from now on `journal` records changes.
     pub(crate) fn begin(&self, journal: Journal) {
         // Called once, by the opening of the volume.
         let _ = self.journal.set(journal);
@@ -193,12 +193,12 @@ impl State {
         }
     }
 
-    /// Recovery has replayed everything before `lsn`.
+    /// Notes that recovery has replayed everything before `lsn`.
     pub(crate) fn replayed(&self, lsn: Lsn) {
         self.replayed.store(lsn.0, Ordering::Release);
     }
 
-    /// The bucket has everything before `lsn`, as `state` says there.
+    /// Recycles the log: the bucket has everything before `lsn`, with `state` as its published state.
     pub(crate) fn recycle(&self, lsn: Lsn, state: &VolumeState) {
         if let Some(journal) = self.journal.get() {
             journal.recycle(lsn);
@@ -206,7 +206,7 @@ impl State {
         if self.log().is_some()
             && let Err(error) = archived_log::set_mark(&*self.environment.local, state)
         {
-            // Only a salvage is less exact without it.
+            // Without it, only a salvage is less exact.
             tracing::debug!("what is published could not be marked: {error}");
         }
     }
@@ -232,8 +232,8 @@ impl State {
         Ok(self.loaded(inode, record))
     }
 
-    /// The node of an inode, with `record` as its attributes if it is not in memory and `holds` says that they are
-    /// still what is published.
+    /// The node of an inode. If it is not in memory, `record` gives its attributes, provided that `holds` says that
+    /// they are still the published ones.
     pub(crate) async fn node_from(
         &self,
         inode: Inode,
@@ -241,7 +241,7 @@ impl State {
         holds: impl Fn() -> bool,
     ) -> Result<Arc<Node>> {
         let load = || async {
-            // Asked once nobody else can load it: what changes from now on changes in this node.
+            // Asked while no other task can load it: every later change is made in this node.
             if holds() {
                 Ok(self.loaded(inode, record.clone()))
             } else {
@@ -256,7 +256,7 @@ impl State {
         Node::new(inode, record, true, self.memory.cache.clone(), charge)
     }
 
-    /// The answer to a client when the metadata cannot be read.
+    /// The error for a client when the metadata cannot be read.
     pub(crate) fn store_failed(&self, error: StoreError) -> Error {
         match error {
             StoreError::Transient(_) => {

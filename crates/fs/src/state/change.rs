@@ -1,9 +1,8 @@
 //! Making a change: one record in the log and the same change in memory, as one step
 //! between two checkpoints.
 //!
-//! The checkpoint lock is held shared from before the record until the change is made in memory, and
-//! exclusively to close a checkpoint: so a checkpoint holds exactly the changes whose records lie
-//! before its end.
+//! The checkpoint lock is held shared from before the record until the change is made in memory, and exclusively to
+//! close a checkpoint. So a checkpoint holds exactly the changes whose records lie before its end.
 
 use std::sync::Arc;
 
@@ -21,9 +20,9 @@ use super::node::{Locked, Node, NodeState};
 
 /// Why a change was not made.
 pub(crate) enum Refusal {
-    /// The client is to be told.
+    /// The client gets this error.
     Error(Error),
-    /// The log has no room for so many bytes now: wait, then start over.
+    /// The log has no room for a record of this many bytes now: wait, then start over.
     Full(u64),
 }
 
@@ -33,17 +32,17 @@ impl From<Error> for Refusal {
     }
 }
 
-/// A change of names and attributes that happens as a whole: the new records of the objects that
-/// it touches, and the names that come and go.
+/// A change of names and attributes that happens as a whole: the new records of its objects, the added names and the
+/// removed ones.
 ///
 /// In memory, attributes live in the nodes and names in the overlay; the log gets both as one
 /// metadata batch.
 #[derive(Default)]
 pub(crate) struct NameChange<'a> {
     pub(crate) names: Batch,
-    /// The name that comes, and to which directory.
+    /// The added name, and its directory.
     entered: Option<(&'a Arc<Node>, &'a [u8])>,
-    /// Cookies that lose their names, and of which directories.
+    /// Cookies that lose their names, each with its directory.
     left: Vec<(&'a Arc<Node>, u64)>,
     records: Vec<(&'a Arc<Node>, InodeRecord)>,
     removed: Vec<&'a Arc<Node>>,
@@ -57,7 +56,7 @@ impl<'a> NameChange<'a> {
         self.records.push((node, record));
     }
 
-    /// A name comes to a directory. One at most in a change.
+    /// Adds a name to a directory; at most one in a change.
     pub(crate) fn enter(
         &mut self,
         directory: &'a Arc<Node>,
@@ -83,7 +82,7 @@ impl<'a> NameChange<'a> {
         );
     }
 
-    /// A cookie of a directory stands for nothing any more.
+    /// Removes the name under this cookie of a directory.
     pub(crate) fn leave(&mut self, directory: &'a Arc<Node>, cookie: u64) {
         self.left.push((directory, cookie));
     }
@@ -93,7 +92,7 @@ impl<'a> NameChange<'a> {
         self.removed.push(node);
     }
 
-    /// The object comes to be, for which there is room.
+    /// Creates the object; `reserved` is the room for it in the accounts.
     pub(crate) fn create(
         &mut self,
         node: &'a Arc<Node>,
@@ -125,8 +124,8 @@ impl<'a> NameChange<'a> {
 }
 
 impl State {
-    /// Records a change and makes it in memory, as one step. Gives the position after it. `apply` says whether the change
-    /// is the first of its checkpoint.
+    /// Records a change and makes it in memory, as one step. Returns the position after it. `apply` returns whether
+    /// the change is the first of its checkpoint.
     pub(crate) fn record(
         &self,
         kind: RecordKind,
@@ -142,7 +141,7 @@ impl State {
             (end, apply(&open, end))
         };
         if is_first {
-            // The publisher sleeps while there is nothing to do.
+            // The publisher sleeps while nothing has changed.
             self.signals.wake_publisher();
         }
         Ok(end)
@@ -160,7 +159,7 @@ impl State {
         }
     }
 
-    /// Makes a change of names, whose nodes `locked` holds.
+    /// Records a change of names and makes it in memory; `locked` holds the nodes of the change.
     pub(crate) fn record_names(
         &self,
         mut change: NameChange<'_>,
@@ -204,8 +203,8 @@ impl State {
         recorded
     }
 
-    /// Has the quota go with the root of a tree that `change` removes, if something will count there all the same. Gives the
-    /// root.
+    /// Marks the quota as leaving if `change` removes the root of a tree in which other objects still count. Returns
+    /// the root.
     fn leave_with_root(
         &self,
         change: &mut NameChange<'_>,
@@ -222,7 +221,8 @@ impl State {
         Some(root)
     }
 
-    /// Puts a new object, which carries its record already, where others find it.
+    /// Adds a new object, which carries its record already, to the table. Returns whether the change is the first of
+    /// its checkpoint.
     pub(crate) fn enter_created(
         &self,
         node: &Arc<Node>,
@@ -239,7 +239,7 @@ impl State {
         first
     }
 
-    /// The last name of an object is gone, and its bytes with it.
+    /// Deletes the bytes of an object that has lost its last name.
     pub(crate) fn delete_content(&self, state: &mut NodeState, open: CheckpointId, end: Lsn) {
         state.removed = true;
         state.record.nlink = 0;
@@ -249,7 +249,7 @@ impl State {
         state.settle(None);
     }
 
-    /// The object counts in this tree from now on.
+    /// Counts the object in this tree from now on.
     pub(crate) fn set_tree(&self, state: &mut NodeState, tree: Option<Inode>) {
         if state.charge.root() != tree {
             let account = tree.map(|root| self.accounts.tree(root));
@@ -257,7 +257,7 @@ impl State {
         }
     }
 
-    /// Tries a change until the log has room for it. No lock is held while it waits.
+    /// Repeats an attempt until the log has room for it. Holds no lock while it waits.
     pub(crate) async fn retry<T>(
         &self,
         mut attempt: impl FnMut() -> Result<T, Refusal>,

@@ -17,7 +17,7 @@ use super::signals::Stopped;
 /// The checkpoint that collects changes.
 pub(crate) struct OpenCheckpoint {
     pub(crate) id: CheckpointId,
-    /// Held shared for what leaves before the checkpoint closes, until it is in the bucket.
+    /// Held shared by eager uploads of this checkpoint until their blocks are in the bucket.
     pub(crate) under_way: Arc<tokio::sync::RwLock<()>>,
     changed: Mutex<Changed>,
 }
@@ -26,9 +26,9 @@ pub(crate) struct OpenCheckpoint {
 #[derive(Default)]
 pub(crate) struct Changed {
     pub(crate) nodes: Vec<Arc<Node>>,
-    /// Memory that they take, with their publication.
+    /// Memory of these nodes, with their publication.
     pub(crate) bytes: u64,
-    /// When the first change came.
+    /// The time of the first change.
     pub(crate) since: Option<Instant>,
 }
 
@@ -41,7 +41,7 @@ impl OpenCheckpoint {
         }
     }
 
-    /// To be called before each change of a node. Says whether it is the checkpoint's first.
+    /// To be called before each change of a node. Returns whether the change is the first of the checkpoint.
     pub(crate) fn begin_change(&self, node: &Arc<Node>, state: &mut NodeState) -> bool {
         if !state.begin_change(self.id) {
             return false;
@@ -58,7 +58,7 @@ impl OpenCheckpoint {
         self.changed.lock().since
     }
 
-    /// Memory that its changed nodes take, with their publication.
+    /// Memory of the changed nodes, with their publication.
     pub(crate) fn changed_bytes(&self) -> u64 {
         self.changed.lock().bytes
     }
@@ -71,14 +71,14 @@ impl OpenCheckpoint {
 /// A checkpoint that takes no more changes and is not published yet.
 pub(crate) struct Closed {
     pub(crate) id: CheckpointId,
-    /// It holds exactly the changes that were recorded before this.
+    /// The checkpoint holds exactly the changes that were recorded before this position.
     pub(crate) end: Lsn,
     /// Every object that changed in it.
     pub(crate) nodes: Vec<Arc<Node>>,
     /// The names that changed in it.
     pub(crate) names: Arc<Generation>,
     pub(crate) next_inode: u64,
-    /// Held shared for what has left early and is not in the bucket yet.
+    /// Held shared by eager uploads whose blocks are not in the bucket yet.
     pub(crate) under_way: Arc<tokio::sync::RwLock<()>>,
 }
 
@@ -96,7 +96,7 @@ impl State {
         let mut open = self.checkpoint_lock.write();
         let changed = open.take();
         let since = changed.since?;
-        // Nobody holds the lock: every recorded change is in memory, and none is half made.
+        // No task holds the lock shared: every recorded change is in memory, and none is half made.
         let names = match self.catalog.overlay().close() {
             Ok(names) => names,
             Err(error) => {
@@ -123,18 +123,19 @@ impl State {
         Some(closed)
     }
 
-    /// Since when the oldest unpublished change waits.
+    /// The time of the oldest unpublished change.
     pub(crate) fn oldest_unpublished(&self) -> Option<Instant> {
         let closed = *self.closed_since.lock();
         closed.or_else(|| self.checkpoint_lock.read().since())
     }
 
-    /// Takes over those of the blocks that are as they were when they were told to leave; none if none is.
+    /// Takes over the blocks that are still as they were when they were offered for eager upload; `None` if there are
+    /// none.
     pub(crate) fn take_over(&self, group: Vec<(Arc<Node>, BlockIndex)>) -> Option<TakenOver> {
         let mut taken: Option<TakenOver> = None;
         for (node, index) in group {
             let mut state = node.lock();
-            // Under the lock no checkpoint closes: the publisher sees all of it or nothing.
+            // No checkpoint closes under the lock: the publisher sees all of it or nothing.
             let open = self.checkpoint_lock.read();
             let other = taken
                 .as_ref()
@@ -160,7 +161,7 @@ impl State {
         taken
     }
 
-    /// The closed checkpoint is published; a new object gets numbers up to the lease from `next_inode` on.
+    /// Notes that the closed checkpoint is published; new objects get numbers from `next_inode` on, up to the lease.
     pub(crate) fn checkpoint_published(&self, next_inode: u64) {
         self.numbers.published(next_inode);
         self.closed_bytes.store(0, Ordering::Relaxed);

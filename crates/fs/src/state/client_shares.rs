@@ -1,12 +1,12 @@
 //! Which clients may fill the last part of a memory that all clients share.
 //!
-//! Block buffers and unpublished names stay in memory until the bucket has them. One client that writes faster than the
-//! bucket takes it fills that memory, and then each change of every client waits. So the last [`RESERVED_PART`]
-//! is for clients that have filled little: at most half of an equal share. As long as one client alone
-//! changes something, all of the memory is for it.
+//! Block buffers and unpublished names stay in memory until the bucket has them. One client that writes faster than
+//! the bucket takes the bytes fills that memory, and then each change of every client waits. So the last
+//! [`RESERVED_PART`] is for clients that have filled little: at most half of an equal share. While only one client
+//! changes something, it may fill all of the memory.
 //!
-//! Counted are the bytes that a client was admitted with since the checkpoint before the open one began. That is at least
-//! what it has in memory: bytes that left early, or were written over, count until then.
+//! A client's count is the bytes that it was admitted with since the checkpoint before the open one began. That is at
+//! least as much as it has in memory: bytes that were uploaded eagerly or overwritten count until then.
 //!
 //! Counters are chosen by [`ClientId`] out of a fixed number, so that nothing grows with the number of clients.
 //! Two clients that have the same counter count as one.
@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use forebay_vfs::ClientId;
 
-/// Of a memory, the part for clients that have filled little: one in eight.
+/// The part of a memory that is for clients that have filled little: one in eight.
 const RESERVED_PART: u64 = 8;
 
 /// Counters; 64 KiB of them. Of a hundred clients, five share one on average.
 const COUNTERS: usize = 1 << 12;
 
-/// What clients have filled of one memory.
+/// How much each client has filled of one memory.
 pub(crate) struct ClientShares {
     counters: Box<[Counter]>,
-    /// Index of the open checkpoint in [`Counter::bytes`]; the other one is of the checkpoint before.
+    /// Index of the open checkpoint in [`Counter::bytes`]; the other one belongs to the checkpoint before.
     open: AtomicUsize,
     /// Counters that are not zero.
     clients: AtomicU64,
@@ -55,7 +55,7 @@ impl ClientShares {
         &self.counters[client.0 as usize % COUNTERS]
     }
 
-    /// The client was admitted with this many bytes; not 0.
+    /// Counts the bytes that a client was admitted with; not 0.
     pub(crate) fn count(&self, client: ClientId, bytes: u64) {
         let counter = self.counter(client);
         let open = self.open.load(Ordering::Relaxed) % 2;
@@ -65,7 +65,7 @@ impl ClientShares {
         }
     }
 
-    /// A checkpoint closes: bytes of the one before it do not count any more.
+    /// A checkpoint closes: bytes of the one before it no longer count.
     pub(crate) fn checkpoint_closed(&self) {
         let next = 1 - self.open.load(Ordering::Relaxed) % 2;
         let mut clients = 0;
@@ -77,8 +77,8 @@ impl ClientShares {
         self.clients.store(clients, Ordering::Relaxed);
     }
 
-    /// How many bytes of a memory of `limit` bytes background work leaves free for clients: none as long as one client alone
-    /// changes something.
+    /// How many bytes of a memory of `limit` bytes background work leaves free for clients: none while only one
+    /// client changes something.
     pub(crate) fn reserved(&self, limit: u64) -> u64 {
         match self.clients.load(Ordering::Relaxed) {
             0 | 1 => 0,
@@ -86,7 +86,7 @@ impl ClientShares {
         }
     }
 
-    /// How many bytes of a memory of `limit` bytes this client has to leave free for others.
+    /// How many bytes of a memory of `limit` bytes this client must leave free for others.
     pub(crate) fn withheld(&self, client: ClientId, limit: u64) -> u64 {
         let filled = self.counter(client).filled();
         let clients = self.clients.load(Ordering::Relaxed);
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(shares.withheld(COPY, LIMIT), 0);
         shares.count(COPY, 1);
         assert!(shares.withheld(COPY, LIMIT) > 0);
-        // A third client: what was little before is not any more.
+        // A third client: with it, less counts as little.
         assert_eq!(shares.withheld(EDITOR, LIMIT), 0);
         shares.count(EDITOR, LIMIT / 4 - 1);
         assert_eq!(shares.withheld(EDITOR, LIMIT), 0);

@@ -1,38 +1,39 @@
-//! What leaves before its checkpoint closes: which blocks, and where their bytes lie until the bucket's metadata say so.
+//! Eager upload: which blocks may be uploaded before their checkpoint closes, and where their bytes lie until they
+//! are published.
 //!
-//! A writer who goes through a file in order does not come back to a block that is full. Such a block goes to the
-//! bucket at once, while the checkpoint that it belongs to is still open, and is clean from then on: a stream takes as
-//! much memory as its writer is ahead of the bucket. Nothing in the bucket refers to it yet. Until the checkpoint is
-//! published, what is known here stands before the published block maps, and a crash leaves the bytes in the log.
+//! A writer that goes through a file in order does not come back to a full block. Such a block is uploaded at once,
+//! while its checkpoint is still open, and is clean from then on: a stream takes only as much memory as its writer is
+//! ahead of the bucket. Nothing in the bucket refers to the block yet. Until the checkpoint is published, the block
+//! maps here take precedence over the published ones, and after a crash the bytes are still in the log.
 
 use std::collections::BTreeMap;
 
 use forebay_meta::record::BlockMap;
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId};
 
-/// How the writes of one file follow one another. Knows no clock and does no I/O.
+/// The pattern of the writes to one file. It has no clock and does no I/O.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteStream {
-    /// Where the bytes begin that were written in a row.
+    /// Start of the bytes that were written in a row.
     start: u64,
-    /// Where they end.
+    /// Their end.
     end: u64,
 }
 
-/// What of a file may leave after a write.
+/// Which blocks of a file may be uploaded after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MayUpload {
     Nothing,
     /// The block that the write has filled.
     Filled,
-    /// Every block in this range that is full: with this write it is a stream.
+    /// Every full block in this range: with this write the writes are a stream.
     All(ByteRange),
 }
 
 impl WriteStream {
-    /// Notes a write, and says what may leave once what was written in a row spans at least `enough` bytes. Clients
-    /// send writes in parallel, and they arrive in any order: one that begins less than a block from where the ones before
-    /// ended goes on with them.
+    /// Notes a write. Returns which blocks may be uploaded, once the bytes written in a row span at least `enough`.
+    /// Clients send writes in parallel, and they arrive in any order: a write that begins less than a block from the
+    /// end of the writes before it continues them.
     pub(crate) fn goes_on(&mut self, written: ByteRange, enough: u64) -> MayUpload {
         if written.start.abs_diff(self.end) > BLOCK_SIZE {
             *self = WriteStream::default();
@@ -51,7 +52,7 @@ impl WriteStream {
     }
 }
 
-/// Where the blocks of a file lie that are in the bucket while their checkpoint is not published.
+/// Block maps of the blocks that were uploaded before their checkpoint was published.
 #[derive(Debug, Default)]
 pub(crate) struct EarlyMaps {
     by_checkpoint: BTreeMap<CheckpointId, BTreeMap<BlockIndex, BlockMap>>,
@@ -62,17 +63,17 @@ impl EarlyMaps {
         self.by_checkpoint.is_empty()
     }
 
-    /// Whether the block has left in this checkpoint.
+    /// Whether the block was uploaded in this checkpoint.
     pub(crate) fn has(&self, checkpoint: CheckpointId, block: BlockIndex) -> bool {
         self.of(checkpoint, block).is_some()
     }
 
-    /// Where the block lies that has left in this checkpoint.
+    /// The map of the block that was uploaded in this checkpoint.
     pub(crate) fn of(&self, checkpoint: CheckpointId, block: BlockIndex) -> Option<&BlockMap> {
         self.by_checkpoint.get(&checkpoint)?.get(&block)
     }
 
-    /// All that have left in this checkpoint.
+    /// The maps of all blocks that were uploaded in this checkpoint.
     pub(crate) fn all_of(
         &self,
         checkpoint: CheckpointId,
@@ -81,19 +82,19 @@ impl EarlyMaps {
         maps.map(|(block, map)| (*block, map))
     }
 
-    /// The block as it left last, and in which checkpoint.
+    /// The newest map of the block, and its checkpoint.
     pub(crate) fn newest(&self, block: BlockIndex) -> Option<(CheckpointId, &BlockMap)> {
         let mut newest_first = self.by_checkpoint.iter().rev();
         newest_first.find_map(|(checkpoint, maps)| Some((*checkpoint, maps.get(&block)?)))
     }
 
-    /// All of the block has left in this checkpoint, and lies there.
+    /// Notes that the whole block was uploaded in this checkpoint, and lies where `map` says.
     pub(crate) fn insert(&mut self, checkpoint: CheckpointId, block: BlockIndex, map: BlockMap) {
         let maps = self.by_checkpoint.entry(checkpoint).or_default();
         maps.insert(block, map);
     }
 
-    /// The file is cut off at `size` in this checkpoint. What left in an older one is kept for its publication.
+    /// Cuts the file off at `size` in this checkpoint. Maps of an older one are kept for its publication.
     pub(crate) fn cut(&mut self, size: u64, open: CheckpointId) {
         let Some(maps) = self.by_checkpoint.get_mut(&open) else {
             return;
@@ -111,12 +112,12 @@ impl EarlyMaps {
         }
     }
 
-    /// The bucket's block maps say all that was known here of this checkpoint and those before it.
+    /// Forgets the maps of this checkpoint and those before it: the published block maps hold them now.
     pub(crate) fn published(&mut self, checkpoint: CheckpointId) {
         self.by_checkpoint.retain(|own, _| *own > checkpoint);
     }
 
-    /// Bytes that have left.
+    /// Bytes of all blocks in these maps.
     pub(crate) fn bytes(&self) -> u64 {
         let maps = self.by_checkpoint.values().flat_map(BTreeMap::values);
         maps.map(BlockMap::mapped_bytes).sum()
@@ -151,7 +152,7 @@ mod tests {
         let mut stream = WriteStream::default();
         // Pairs arrive swapped, from the middle of the file on.
         let mut write = |i: u64| stream.goes_on(ByteRange::at((64 + (i ^ 1)) * MIB, MIB), ENOUGH);
-        // The last one before the end of what is enough comes first.
+        // The second-last write of the required length comes first.
         let most = ENOUGH / MIB - 2;
         assert!((0..most).all(|i| write(i) == MayUpload::Nothing));
         let begun = ByteRange::at(64 * MIB, ENOUGH);

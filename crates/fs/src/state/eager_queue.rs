@@ -1,4 +1,4 @@
-//! Blocks that wait to be uploaded before their checkpoint closes.
+//! Blocks that wait for their eager upload.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use tokio::sync::futures::Notified;
 
 use super::node::Node;
 
-/// Blocks that may wait. What finds no place is uploaded with its checkpoint.
+/// How many blocks may wait. A block that finds the queue full is uploaded with its checkpoint.
 const MAX_WAITING: usize = 1024;
 
-/// What writers and the eager uploads share.
+/// The state that writers and the eager uploads share.
 pub(crate) struct EagerUploads {
     waiting: Mutex<VecDeque<(Arc<Node>, BlockIndex)>>,
     wake: Notify,
-    /// Packs on their way.
+    /// Packs in flight.
     under_way: AtomicUsize,
-    /// Blocks that fill a pack.
+    /// Number of blocks that fill a pack.
     blocks_of_pack: usize,
 }
 
@@ -35,8 +35,8 @@ impl EagerUploads {
         }
     }
 
-    /// A stream has filled these blocks: they may be uploaded. Each is so once in a checkpoint at most: a writer that writes
-    /// the same bytes over and over pays for them twice.
+    /// Offers blocks that a stream has filled for upload. Each block is uploaded at most once in a checkpoint: a
+    /// writer that overwrites the same bytes again and again pays for two uploads.
     pub(crate) fn offer(&self, node: &Arc<Node>, blocks: impl IntoIterator<Item = BlockIndex>) {
         let mut blocks = blocks.into_iter().peekable();
         if blocks.peek().is_none() {
@@ -48,25 +48,25 @@ impl EagerUploads {
         self.wake.notify_one();
     }
 
-    /// Returns when blocks were offered.
+    /// Returns when blocks have been offered.
     pub(crate) fn offered(&self) -> Notified<'_> {
         self.wake.notified()
     }
 
-    /// Whether packs are on their way whose memory becomes free when they have arrived, or enough waits for one.
+    /// Whether packs are in flight, whose memory becomes free when they have arrived, or enough blocks wait for one.
     pub(crate) fn is_busy(&self) -> bool {
         self.under_way.load(Ordering::Acquire) > 0
             || self.waiting.lock().len() >= self.blocks_of_pack
     }
 
-    /// As many blocks as fill a pack; none if there are fewer.
+    /// Takes as many blocks as fill a pack; `None` if there are fewer.
     pub(crate) fn take_group(&self) -> Option<Vec<(Arc<Node>, BlockIndex)>> {
         let mut waiting = self.waiting.lock();
         let count = self.blocks_of_pack;
         (waiting.len() >= count).then(|| waiting.drain(..count).collect())
     }
 
-    /// A pack is begun; gives the number of those that are on their way with it.
+    /// Counts a pack that is begun; returns the number of packs in flight, with this one.
     pub(crate) fn begin_pack(&self) -> usize {
         self.under_way.fetch_add(1, Ordering::AcqRel) + 1
     }
@@ -76,7 +76,7 @@ impl EagerUploads {
         self.under_way.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Packs on their way.
+    /// Number of packs in flight.
     pub(crate) fn under_way(&self) -> usize {
         self.under_way.load(Ordering::Acquire)
     }

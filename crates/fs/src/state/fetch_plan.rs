@@ -6,14 +6,15 @@ use forebay_types::{BlockIndex, ByteRange};
 
 use super::node::NodeState;
 
-/// Where to fetch what is missing of a file, and under which conditions it counts. Made under the file's lock.
+/// Where to fetch the missing bytes of a file, and the conditions under which they are valid. Made under the file's
+/// lock.
 pub(crate) struct FetchPlan {
     pub(crate) token: FetchToken,
-    /// Where the published block maps stop to count.
+    /// The published block maps are valid below this.
     pub(crate) published_end: u64,
-    /// The blocks whose published maps do not count.
+    /// The blocks whose published maps are not valid.
     pub(crate) truncated: TruncatedBlocks,
-    /// The blocks that have left early: the published block maps do not count for them.
+    /// The blocks that were uploaded eagerly: the published block maps are not valid for them.
     pub(crate) early: Vec<(BlockIndex, BlockMap)>,
 }
 
@@ -40,7 +41,7 @@ impl FetchPlan {
     }
 }
 
-/// Ranges of a file, which rise, by the blocks that they lie in; there counted from the block's start.
+/// Splits ranges of a file, in ascending order, by block; the results count from the start of their block.
 pub(crate) fn by_block(ranges: &[ByteRange]) -> Vec<(BlockIndex, Vec<ByteRange>)> {
     let mut blocks: Vec<(BlockIndex, Vec<ByteRange>)> = Vec::new();
     for (block, within) in ranges.iter().flat_map(|range| BlockIndex::split(*range)) {

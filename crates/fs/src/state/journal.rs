@@ -1,5 +1,5 @@
-//! The two places where changes are recorded before they count: the log on disk, or, for volumes
-//! that want no log, nothing but a position that goes up.
+//! The two places where changes are recorded before they count: the log on disk, or, in volumes without a log, only a
+//! position that increases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,10 +9,9 @@ use forebay_wal::{AppendError, LogFailed, RecordKind, Storage, Wal};
 
 /// Where changes are recorded.
 pub(crate) enum Journal {
-    /// In the log: a kill loses nothing, and a commit costs a flush of the disk.
+    /// In the log: a kill loses nothing, and a commit costs one flush of the disk.
     Disk(Wal),
-    /// Nowhere: what the bucket does not have yet is lost with the process, and a commit waits
-    /// for the bucket.
+    /// Nowhere: a kill loses the changes that are not in the bucket yet, and a commit waits for the bucket.
     Memory {
         /// The position after the last change.
         next: AtomicU64,
@@ -22,7 +21,7 @@ pub(crate) enum Journal {
 }
 
 impl Journal {
-    /// Records a change and gives the position after it.
+    /// Records a change and returns the position after it.
     pub(crate) fn append(&self, kind: RecordKind, parts: &[&[u8]]) -> Result<Lsn, AppendError> {
         match self {
             Journal::Disk(wal) => wal.append(kind, parts).map(|appended| appended.end),
@@ -50,15 +49,15 @@ impl Journal {
         }
     }
 
-    /// Returns when no kill of the process can lose what was recorded up to `upto`, as far as this
-    /// journal can promise it.
+    /// Returns when a kill of the process can no longer lose the records before `upto`, as far as this journal can
+    /// promise that.
     pub(crate) async fn complete(&self, upto: Lsn) {
         if let Journal::Disk(wal) = self {
             wal.complete(upto).await;
         }
     }
 
-    /// Everything below `published` is in the bucket and needed no more.
+    /// Everything before `published` is in the bucket, and the log no longer needs it.
     pub(crate) fn recycle(&self, published: Lsn) {
         if let Journal::Disk(wal) = self {
             wal.recycle(published);

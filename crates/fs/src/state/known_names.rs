@@ -1,9 +1,9 @@
-//! Names that the bucket cannot have, known without asking it.
+//! Hashes of a directory's names, which prove without a look into the bucket that a name is free.
 //!
-//! Who makes a file is asked first whether its name is free, and the overlay knows of unpublished names only: for all
-//! others the metadata have to be asked, table by table, to learn that there is nothing. Of a directory that this
-//! gateway has made itself it has seen every name. So a hash of each is kept beside the directory, as long as that
-//! stays in memory, and a name whose hash is not among them needs no question.
+//! A CREATE first checks whether the name is free. The overlay has only unpublished names; for all others the
+//! metadata must be searched, table by table, to find nothing. If this gateway itself made the directory, it has seen
+//! every name. So it keeps a hash of each name beside the directory, as long as the directory stays in memory, and a
+//! name whose hash is not among them needs no search.
 
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
@@ -11,20 +11,21 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Names of all directories together that are kept: some 20 MiB, and half as much again while a table grows.
+/// How many names of all directories together are kept: some 20 MiB, and half as much again while a table grows.
 const MAX_NAMES: usize = 1 << 20;
 
-/// Names of one directory that are kept, so that one in which names come and go does not take the room of all.
+/// How many names of one directory are kept, so that one in which names come and go does not take the room of all.
 const MAX_OF_ONE: usize = 1 << 17;
 
-/// What all directories share: how many names may still be kept, and a key for their hashes that nobody outside knows.
+/// The part that all directories share: how many names may still be kept, and a secret key for their hashes.
 pub(crate) struct Room {
     left: AtomicUsize,
     hasher: RandomState,
 }
 
 impl Room {
-    /// For as many names as go with `bytes` of memory for unpublished ones: a million with 64 MiB, and never more.
+    /// Room for the number of names that goes with `bytes` of memory for unpublished names: a million with 64 MiB,
+    /// and never more.
     pub(crate) fn beside(bytes: u64) -> Arc<Room> {
         Room::for_names(MAX_NAMES.min((bytes / 64) as usize))
     }
@@ -44,7 +45,7 @@ pub(crate) struct KnownNames {
 }
 
 impl KnownNames {
-    /// Of a directory that was just made.
+    /// The names of a directory that was just made.
     pub(crate) fn none_yet(room: &Arc<Room>) -> KnownNames {
         KnownNames {
             hashes: HashSet::new(),
@@ -57,8 +58,8 @@ impl KnownNames {
         self.hashes.contains(&self.room.hasher.hash_one(name))
     }
 
-    /// The directory gets this name. Gives false if there is no room for all of its names: the directory's names are not all
-    /// known any more then, and what is known of them has to go.
+    /// Adds a name of the directory. Returns false if there is no room for it: then the directory's names are no
+    /// longer all known, and the caller must drop them.
     #[must_use]
     pub(crate) fn add(&mut self, name: &[u8]) -> bool {
         if !self.hashes.insert(self.room.hasher.hash_one(name)) {
@@ -70,7 +71,7 @@ impl KnownNames {
             .left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
         if taken.is_err() {
-            // Not counted, so not to be given back.
+            // Not counted, so it must not be given back.
             self.hashes.remove(&self.room.hasher.hash_one(name));
             return false;
         }

@@ -6,13 +6,13 @@
 //!                    |  noted in the local state             +--------------------------------------
 //! ```
 //!
-//! After a failed flush nobody knows which bytes are on the disk, and a second flush that succeeds says
-//! nothing about them. So nothing that waited for it is acknowledged: who can ask again without harm
-//! is told to, the others get an error. Memory still has every change; the publisher brings all of
-//! them to the bucket before the log begins anew in a fresh segment.
+//! After a failed flush it is unknown which bytes are on the disk, and a second flush that succeeds proves nothing
+//! about them. So nothing that waited for the failed flush is acknowledged: callers that can repeat their request
+//! without harm are told to, the others get an error. Memory still has every change; the publisher brings all of them
+//! to the bucket before the log starts again in a fresh segment.
 //!
-//! A process that ends before that is done must not come back with a verifier under which unflushed
-//! writes were answered. The local state therefore says as long as it lasts that something may be lost.
+//! A process that ends before that must not come back with a verifier under which unflushed writes were answered. So
+//! the local state says for that whole time that something may be lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 use super::State;
 
-/// Whether the log has failed, and what was tried since.
+/// Whether the log has failed, and the attempts to replace it since.
 pub(crate) struct LogHealth {
     trouble: watch::Sender<Option<Trouble>>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct LogHealth {
 struct Trouble {
     why: String,
     since: Instant,
-    /// How often a new segment was tried in vain.
+    /// How many attempts to begin a new segment have failed.
     attempts: u32,
     next_attempt: Instant,
 }
@@ -49,7 +49,7 @@ impl LogHealth {
         }
     }
 
-    /// Notes that the log has failed; says whether that is news.
+    /// Notes that the log has failed; returns whether this is the first report.
     fn failed(&self, failed: &LogFailed) -> bool {
         self.trouble.send_if_modified(|trouble| {
             let news = trouble.is_none();
@@ -64,7 +64,7 @@ impl LogHealth {
         })
     }
 
-    /// Notes that no new segment works yet, and when to try again. Says whether the reason is news.
+    /// Notes that no new segment works yet, and when to try again. Returns whether the reason has changed.
     fn still_failed(&self, why: String, pause: impl FnOnce(u32) -> Duration) -> bool {
         let mut news = false;
         self.trouble.send_modify(|trouble| {
@@ -86,7 +86,7 @@ impl LogHealth {
         self.trouble.borrow().is_some()
     }
 
-    /// When the publisher should see to a failed log.
+    /// When the publisher should try to replace a failed log.
     pub(crate) fn next_attempt(&self) -> Option<Instant> {
         self.trouble
             .borrow()
@@ -94,7 +94,7 @@ impl LogHealth {
             .map(|trouble| trouble.next_attempt)
     }
 
-    /// What is wrong, and for how long.
+    /// The failure, and its age.
     pub(crate) fn trouble(&self) -> Option<(String, Duration)> {
         self.trouble
             .borrow()
@@ -104,10 +104,10 @@ impl LogHealth {
 }
 
 impl State {
-    /// The log failed: clients must send again what it may have lost. What is refused is to be
-    /// tried again: the log begins anew as soon as everything is in the bucket.
+    /// Notes that the log has failed: clients must send again the writes that it may have lost. The returned error
+    /// makes the client try again: the log restarts as soon as everything is in the bucket.
     pub(crate) fn log_failed(&self, failed: &LogFailed) -> Error {
-        // Who was told of a failure may come here when it is over.
+        // A caller that got a failure of the log may come here after the log was replaced.
         let fails = self.log().is_some_and(|log| log.failure().is_some());
         if fails && self.log_health.failed(failed) {
             *self.verifier.lock() = Verifier(draw(&*self.environment.random));
@@ -120,13 +120,13 @@ impl State {
         Error::Delay
     }
 
-    /// Begins the log anew if it has failed and the bucket has everything.
+    /// Restarts the log if it has failed and the bucket has everything.
     pub(crate) async fn restart_log(self: &Arc<Self>) {
         if !self.log_health.has_failed() {
             return;
         }
-        // The log refuses every change, and whose record it took has made it by now: what is not in
-        // the open checkpoint here never will be.
+        // The log refuses every change, and the changes that it took are in memory by now: no others can come to the
+        // open checkpoint before the log restarts.
         if self.checkpoint_lock.write().since().is_some() {
             return;
         }
@@ -155,8 +155,8 @@ impl State {
         }
     }
 
-    /// Learns of failures of the log, also of those that nobody waits for, and keeps the local state
-    /// honest meanwhile. Never returns.
+    /// Watches for failures of the log, also of those that no caller waits for, and keeps the local state correct
+    /// meanwhile. Never returns.
     pub(crate) async fn watch_log(self: Arc<State>, state: Arc<Mutex<LocalState>>) {
         let Some(log) = self.log() else {
             return std::future::pending().await;
@@ -182,7 +182,7 @@ impl State {
         }
     }
 
-    /// Changes the local state, on the disk as well if that lets it.
+    /// Changes the local state, and on the disk as well if that is possible.
     async fn note(&self, state: &Mutex<LocalState>, change: impl FnOnce(&mut LocalState)) {
         let changed = {
             let mut state = state.lock();

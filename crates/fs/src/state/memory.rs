@@ -1,4 +1,4 @@
-//! Memory of block buffers, packs and fetched frames: one limit, and what waits for it.
+//! Memory of block buffers, packs and fetched frames: one limit, and the tasks that wait for it.
 //!
 //! ```text
 //!   writers      admitted one by one; wait while dirty blocks fill the limit
@@ -21,12 +21,12 @@ use super::node_table::NodeTable;
 use super::pack_buffers::PackBuffers;
 use super::signals::Signals;
 
-/// How long a call that waits for room waits at most before it checks again, and asks for a checkpoint again.
+/// The longest time that a call waits for room before it checks again, and asks for a checkpoint again.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// For how long, up to twice that, an unused buffer is kept for the next use.
+/// How long an unused buffer is kept for the next use; up to twice that.
 const UNUSED_FOR: Duration = Duration::from_secs(5);
 
-/// What [`Memory::new`] needs.
+/// The parts of [`Memory::new`].
 pub(crate) struct MemoryParts {
     /// Bytes of all block buffers, packs and frames.
     pub(crate) limit: u64,
@@ -44,11 +44,11 @@ pub(crate) struct MemoryParts {
 /// The memory of one volume for file data.
 pub(crate) struct Memory {
     pub(crate) cache: Arc<Cache>,
-    /// For packs.
+    /// Buffers for packs.
     pub(crate) pack_buffers: PackBuffers,
     limit: u64,
     room_wait: Duration,
-    /// Whose blocks are evicted.
+    /// The nodes whose blocks are evicted.
     nodes: Arc<NodeTable>,
     eager: Arc<EagerUploads>,
     signals: Arc<Signals>,
@@ -78,7 +78,7 @@ impl Memory {
         }
     }
 
-    /// Waits for room no longer than a call may.
+    /// Waits for room, at most [`FsConfig::room_wait`](crate::FsConfig::room_wait).
     pub(crate) async fn bounded<T>(&self, room: impl Future<Output = Result<T>>) -> Result<T> {
         let waited = tokio::time::timeout(self.room_wait, room).await;
         waited.unwrap_or(Err(Error::Delay))
@@ -102,7 +102,7 @@ impl Memory {
         loop {
             let freed = self.signals.freed();
             tokio::pin!(freed);
-            // Registered before the last look, so that no wake-up falls in between.
+            // Registered before the last check, so that no wake-up falls in between.
             freed.as_mut().enable();
             if let Some(admission) = self.try_admit(client, bytes) {
                 return Ok(admission);
@@ -111,27 +111,27 @@ impl Memory {
             if !self.eager.is_busy() {
                 self.signals.press();
             }
-            // A reader that evicts may hold all evictable blocks at the moment of this look, and wakes nobody: look again
-            // without a wake-up.
+            // A reader that evicts may hold all evictable blocks at the moment of this check, and wakes no other
+            // task: check again without a wake-up.
             let _ = tokio::time::timeout(LOOK_AGAIN, freed).await;
             self.signals.check_running()?;
         }
     }
 
-    /// Bytes that admitted writers are about to take.
+    /// Bytes that admitted writers are about to take from the cache.
     pub(crate) fn admitted_bytes(&self) -> u64 {
         self.admitted.load(Ordering::Acquire)
     }
 
     fn try_admit(&self, client: ClientId, bytes: u64) -> Option<Admission<'_>> {
-        // Two ragged ends of a piece each.
+        // For the incomplete pieces at both ends, 64 KiB each.
         let bytes = bytes + (128 << 10);
         let withheld = self.shares.withheld(client, self.limit);
         loop {
-            // Who is not let in is not counted either: two who fail at the same moment must not
-            // both wait for room that there is for one.
+            // A writer that is not admitted is not counted either: two that fail at the same moment must not both
+            // wait for room that one of them could have.
             let before = self.admitted.load(Ordering::Acquire);
-            // A lone writer is always let in: no limit may be too small for one call.
+            // A lone writer is always admitted: no limit may be too small for one call.
             let alone = before == 0 && self.cache.dirty_bytes() == 0;
             if !self.make_room(before + bytes + withheld) && !alone {
                 return None;
@@ -156,13 +156,13 @@ impl Memory {
         self.evict_until(|| self.cache.has_room(bytes))
     }
 
-    /// Leases `bytes` for something other than block buffers, evicting clean blocks, if that leaves all
-    /// admitted writers the memory that they need, and clients that have written little their part.
+    /// Leases `bytes` for something other than block buffers, evicting clean blocks, if that leaves all admitted
+    /// writers the memory that they need, and clients that have written little their part.
     pub(crate) fn try_lease(&self, bytes: u64) -> Option<Lease> {
         let mut lease = None;
         let reserved = match self.cache.dirty_bytes() > self.limit / 2 {
             true => self.shares.reserved(self.limit),
-            // What is evicted makes room for everybody.
+            // Evicted memory is for all clients.
             false => 0,
         };
         self.evict_until(|| {
@@ -177,19 +177,19 @@ impl Memory {
         lease
     }
 
-    /// The same for uploads and for readers that wait, without which nothing goes on: out of the reserve where there is no other
-    /// room.
+    /// The same for uploads and for readers that wait, without which nothing makes progress: takes from the reserve
+    /// if there is no other room.
     pub(crate) fn try_lease_reserve(&self, bytes: u64) -> Option<Lease> {
         self.try_lease(bytes).or_else(|| self.cache.try_draw(bytes))
     }
 
-    /// The same for callers that cannot wait: where there is no room, the limit is exceeded.
+    /// The same for callers that cannot wait: exceeds the limit if there is no room.
     pub(crate) fn lease(&self, bytes: u64) -> Lease {
         self.try_lease_reserve(bytes)
             .unwrap_or_else(|| self.cache.draw(bytes))
     }
 
-    /// The same for callers that can do without: not while writers wait, and none after a short while in which nothing
+    /// The same for callers that can do without: `None` while writers wait, and after a short time in which nothing
     /// became free.
     pub(crate) async fn lease_spare(&self, bytes: u64) -> Option<Lease> {
         let spare = || match self.writers_waiting.load(Ordering::Relaxed) {
@@ -206,7 +206,7 @@ impl Memory {
         spare()
     }
 
-    /// Gives back buffers that were unused for [`UNUSED_FOR`], for as long as the volume runs.
+    /// Frees buffers that were unused for [`UNUSED_FOR`], for as long as the volume runs.
     pub(crate) async fn free_unused_forever(self: Arc<Self>) {
         loop {
             tokio::time::sleep(UNUSED_FOR).await;
@@ -245,7 +245,7 @@ impl Memory {
     }
 }
 
-/// Counts a writer that waits for memory, also when the wait is given up.
+/// Counts a writer that waits for memory; its drop ends the count, also when the wait is cancelled.
 struct WaitingWriter<'a> {
     writers: &'a AtomicUsize,
     _trouble: Waiting<'a>,
@@ -267,8 +267,8 @@ impl Drop for WaitingWriter<'_> {
     }
 }
 
-/// Room in the cache that a writer may take. It is given back when dropped; by then the cache itself
-/// counts what was written.
+/// Room in the cache that a writer may take. Dropping it gives the room back; by then the cache itself counts the
+/// written bytes.
 pub(crate) struct Admission<'a> {
     memory: &'a Memory,
     bytes: u64,
@@ -277,7 +277,7 @@ pub(crate) struct Admission<'a> {
 impl Drop for Admission<'_> {
     fn drop(&mut self) {
         self.memory.admitted.fetch_sub(self.bytes, Ordering::AcqRel);
-        // It may have been given up unused.
+        // It may have been dropped unused.
         self.memory.signals.memory_freed();
     }
 }

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use forebay_types::Inode;
 
-/// Moves that are remembered: the highest number of moves during a walk that it can check.
+/// How many moves are remembered: a walk during which there are more cannot be checked.
 const MAX_REMEMBERED: usize = 1024;
 
-/// Directories that were moved from one directory to another, the last ones.
+/// The latest directories that were moved from one directory to another.
 #[derive(Default)]
 pub(crate) struct Moves {
-    /// How many there were since the start.
+    /// Number of moves since the start.
     pub(crate) count: u64,
     latest: VecDeque<Inode>,
 }
@@ -33,16 +33,16 @@ impl Moves {
     }
 }
 
-/// A directory and all that lie above it, as they were found one after the other.
+/// A directory and all directories above it, as a walk found them one after the other.
 pub(crate) struct Ancestors {
     /// In the order of their numbers.
     pub(crate) inodes: Vec<Inode>,
-    /// Moves before the first look.
+    /// Number of moves before the walk began.
     pub(crate) moves: u64,
 }
 
 impl Ancestors {
-    /// Whether they are still the same. Stable as long as the moves are locked.
+    /// Whether the ancestors are still the same. The result stays valid while the moves are locked.
     pub(crate) fn hold(&self, moves: &Moves) -> bool {
         moves
             .since(self.moves)

@@ -1,4 +1,5 @@
-//! Memory of unpublished names and attributes, and the space of the log: what a change waits for before it is recorded.
+//! Memory of unpublished names and attributes, and the space of the log: a change waits for both before it is
+//! recorded.
 
 use std::sync::atomic::Ordering;
 
@@ -8,17 +9,17 @@ use super::State;
 use super::memory::LOOK_AGAIN;
 use super::node::{NODE_BYTES, PUBLISHING_BYTES, PUBLISHING_COPIES};
 
-/// About the memory of a CREATE: its node, and the publication of an object, a name and a cookie. A client is charged
-/// this for each change of names or attributes.
+/// Approximate memory of a CREATE: its node, and the publication of an object, a name and a cookie. A client is
+/// charged this for each change of names or attributes.
 const CHANGE_BYTES: u64 = NODE_BYTES + 3 * PUBLISHING_BYTES;
 
 impl State {
-    /// Waits while more names and attributes are unpublished than memory is meant for. After [`FsConfig::room_wait`]
-    /// the call fails with [`Error::Delay`].
+    /// Waits while unpublished names and attributes exceed their memory limit. After [`FsConfig::room_wait`] the call
+    /// fails with [`Error::Delay`].
     pub(crate) async fn admit_names(&self, client: ClientId) -> Result<()> {
         self.signals.check_running()?;
         if self.overlay_is_half_full() {
-            // It closes a checkpoint, unless it is at one.
+            // The publisher closes a checkpoint, unless it is publishing one.
             self.signals.wake_publisher();
         }
         if !self.has_room_for_names(client) {
@@ -48,13 +49,13 @@ impl State {
         }
     }
 
-    /// Whether names and attributes that are unpublished take as much memory as they may.
+    /// Whether unpublished names and attributes have reached their memory limit.
     pub(crate) fn overlay_is_full(&self) -> bool {
         self.unpublished_names_bytes() >= self.config.overlay_limit
     }
 
-    /// Whether they take half of it: then a checkpoint closes, so that changes go on in the other half while it is
-    /// published.
+    /// Whether they take half of the limit: then a checkpoint closes, so that changes go on in the other half while
+    /// it is published.
     pub(crate) fn overlay_is_half_full(&self) -> bool {
         self.unpublished_names_bytes() >= self.config.overlay_limit / 2
     }
@@ -71,8 +72,8 @@ impl State {
         nodes + overlay.bytes() as u64 + publishing
     }
 
-    /// Waits for the log, which has no room before its next segment is prepared, or before the next checkpoint is in the
-    /// bucket. After [`FsConfig::room_wait`] the call fails with [`Error::Delay`].
+    /// Waits for room in the log, which has none until its next segment is prepared, or the next checkpoint is
+    /// published. After [`FsConfig::room_wait`] the call fails with [`Error::Delay`].
     pub(crate) async fn wait_for_log_room(&self, bytes: u64) -> Result<()> {
         self.memory.bounded(self.log_room(bytes)).await
     }
@@ -90,7 +91,7 @@ impl State {
                 biased;
                 result = &mut room => return result.map_err(|failed| self.log_failed(&failed)),
                 _ = stopped.wait_for(Option::is_some) => return Err(Error::Delay),
-                // Others may have filled again what the checkpoint that was asked for gave back.
+                // Other changes may have filled again the room that the checkpoint gave back.
                 () = tokio::time::sleep(LOOK_AGAIN) => {}
             }
         }

@@ -1,7 +1,7 @@
-//! Nodes: what is known in memory about an inode.
+//! Nodes: the state of an inode in memory.
 //!
-//! Attributes and data of a file change together, so one lock guards both. What a checkpoint that
-//! is being published still needs is kept beside the newest state:
+//! Attributes and data of a file change together, so one lock guards both. The state that a checkpoint still needs
+//! for its publication is kept beside the newest state:
 //!
 //! ```text
 //!              change in checkpoint N                    change in N+1, N closed
@@ -11,8 +11,8 @@
 //!     +-----------------------------------+          dirty in N+1  <-------------------+
 //! ```
 //!
-//! A node that is not clean is held by its checkpoint and therefore stays in the table; every
-//! other one may leave it and is loaded again from the metadata.
+//! The checkpoint holds a node that is not clean, so the node stays in the table; every other one may leave it and is
+//! loaded again from the metadata.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -32,65 +32,65 @@ use super::passed_cookies::PassedCookies;
 use super::read_streams::Streams;
 use crate::convert;
 
-/// The memory of a changed node: its state, its places in the table and in the list of its checkpoint, its record as
-/// bytes.
+/// The memory of a changed node: its state, its entries in the table and in the list of its checkpoint, its encoded
+/// record.
 pub(crate) const NODE_BYTES: u64 = size_of::<Node>() as u64 + 300;
 /// The additional memory of a record while it is published: handles in the batch and in its copy, SlateDB's
 /// entry in memory, and its bytes in a table that is being built and sent.
 pub(super) const PUBLISHING_BYTES: u64 = 640;
-/// How many more copies of a key and its value exist during a publication: in the block of a table that is being built, in the
-/// part of the table, and in the bytes that are being sent.
+/// How many more copies of a key and its value exist during a publication: in the block of a table that is being
+/// built, in the part of the table, and in the bytes that are being sent.
 pub(super) const PUBLISHING_COPIES: u64 = 3;
 
 /// One object of the file system.
 pub(crate) struct Node {
     pub(crate) inode: Inode,
-    /// Held while the names in this directory are looked at in order to change them; taken before
-    /// any state lock, a parent's before its child's.
+    /// Held while a task looks at the names in this directory in order to change them; taken before any state lock, a
+    /// parent's before its child's.
     pub(crate) names: tokio::sync::Mutex<()>,
-    /// Never held across an await. Several are taken in the order of their inodes.
+    /// Never held across an await. Several are locked in the order of their inodes.
     state: Mutex<NodeState>,
     /// How its bytes are compressed.
     pub(crate) compression: FileCompression,
-    /// Bytes of the path that a symbolic link holds; it never changes.
+    /// Length of a symbolic link's path, in bytes; it never changes.
     target_bytes: u32,
-    /// Set by every use, cleared by the sweep that looks for nodes to forget.
+    /// Set by every use, cleared by the sweep that looks for nodes to remove from the table.
     pub(super) used: AtomicBool,
 }
 
-/// What changes about an object.
+/// The part of an object that changes.
 pub(crate) struct NodeState {
     /// The newest attributes.
     pub(crate) record: InodeRecord,
-    /// Its last name is gone.
+    /// Whether its last name was removed.
     pub(crate) removed: bool,
     /// Whether the bucket's metadata know this inode.
     pub(crate) published: bool,
-    /// The bytes of a regular file that are known here.
+    /// The bytes of a regular file that are in memory.
     pub(crate) blocks: FileBlocks,
-    /// End of the last log record that concerns this object: what COMMIT waits for.
+    /// End of the last log record that concerns this object: COMMIT waits for it.
     pub(crate) last_lsn: Lsn,
-    /// Every name that a directory has had, where that is known: of one that was made here and has stayed in memory.
+    /// Every name that a directory has had, if all are known: the directory was made here and has stayed in memory.
     pub(crate) names: Option<Box<KnownNames>>,
-    /// Cookies of a directory that listings need not look at.
+    /// Cookies of a directory that listings may skip.
     pub(crate) passed: Option<Box<PassedCookies>>,
-    /// How reads follow one another.
+    /// The pattern of the reads.
     pub(crate) reads: Streams,
-    /// How writes do.
+    /// The pattern of the writes.
     pub(crate) writes: WriteStream,
-    /// Blocks that are in the bucket before their checkpoint is published.
+    /// Blocks that were uploaded before their checkpoint was published.
     pub(crate) early: EarlyMaps,
-    /// What it counts in the accounts of the volume and of its tree.
+    /// Its counts in the accounts of the volume and of its tree.
     pub(crate) charge: Charge,
-    /// Bytes of a regular file that were written and are no holes. Exact but for files with holes,
-    /// where it may be more until the next publication: by what was written over published bytes that
-    /// are not in memory, and by holes of what was cut off.
+    /// Bytes of a regular file that were written and are no holes. Exact but for files with holes, where it may be
+    /// too large until the next publication: by bytes written over published bytes that are not in memory, and by
+    /// holes in a part that was cut off.
     space: u64,
-    /// What the bucket's counts hold for it.
+    /// Its counts in the published state.
     share: Option<Share>,
     dirty: Option<CheckpointId>,
-    /// Smallest size that a truncate gave the file in checkpoint `dirty`: nothing of the published
-    /// block maps counts at or behind it.
+    /// Smallest size that a truncation gave the file in checkpoint `dirty`: the published block maps are valid below
+    /// it only.
     floor: Option<u64>,
     closed: Option<ClosedNode>,
 }
@@ -153,14 +153,15 @@ impl Node {
         self.state.lock()
     }
 
-    /// Memory that it takes while a change of it is unpublished, with its publication: what every node takes, and of
-    /// a symbolic link its path, in its own record, in that record's encoding, and as often as the publication has it.
+    /// Memory of the node while a change of it is unpublished, with its publication. To the memory of every node, a
+    /// symbolic link adds its path: in its record, in that record's encoding, and once for each copy of the
+    /// publication.
     pub(crate) fn changed_bytes(&self) -> u64 {
         let paths = 2 + PUBLISHING_COPIES;
         NODE_BYTES + PUBLISHING_BYTES + u64::from(self.target_bytes) * paths
     }
 
-    /// As how many nodes it counts in the table: as those whose memory it takes.
+    /// How many nodes it counts as in the table: as many as its memory would hold.
     pub(super) fn weight(&self) -> usize {
         1 + self.target_bytes as usize / NODE_BYTES as usize
     }
@@ -193,7 +194,7 @@ impl Node {
         WccAttributes::from(&self.attributes(state))
     }
 
-    /// Nothing of it is unpublished, so that the metadata can give it again.
+    /// Whether nothing of it is unpublished, so that the metadata can restore it.
     pub(super) fn is_forgettable(&self) -> bool {
         match self.state.try_lock() {
             Some(state) => state.dirty.is_none() && state.closed.is_none(),
@@ -203,8 +204,8 @@ impl Node {
 }
 
 impl NodeState {
-    /// To be called before every change, with the checkpoint that is open. Keeps aside what a
-    /// closed one needs. Says whether this is the first change in `open`.
+    /// To be called before every change, with the open checkpoint. Keeps aside the state that a closed one needs.
+    /// Returns whether this is the first change in `open`.
     pub(crate) fn begin_change(&mut self, open: CheckpointId) -> bool {
         match self.dirty {
             Some(dirty) if dirty == open => return false,
@@ -223,20 +224,20 @@ impl NodeState {
         true
     }
 
-    /// Cuts the file off at `size`, in the checkpoint that was touched last. The caller sets the
-    /// size in the record.
+    /// Cuts the file off at `size`, in the checkpoint of the last [`begin_change`](NodeState::begin_change). The
+    /// caller sets the size in the record.
     pub(crate) fn cut(&mut self, size: u64, open: CheckpointId) {
         self.blocks.truncate(size, open);
         self.early.cut(size, open);
         if self.has_holes() && self.space > 0 {
-            // How much of what is left are holes, the block maps know.
+            // Only the block maps know how much of the rest is holes.
             self.charge.loosen(open);
         }
         self.space = self.space.min(size);
         self.floor = Some(self.floor.map_or(size, |floor| floor.min(size)));
     }
 
-    /// Where the published block maps stop to count; 0 if there are none.
+    /// The published block maps are valid below this; 0 if there are none.
     pub(crate) fn published_end(&self) -> u64 {
         if !self.published {
             return 0;
@@ -252,11 +253,12 @@ impl NodeState {
         self.published || !self.early.is_empty()
     }
 
-    /// Where a block lies that has left early, as far as it still counts. It stands before what is published.
+    /// The map of a block that was uploaded eagerly, as far as it is still valid. It takes precedence over the
+    /// published one.
     pub(crate) fn early_map(&self, block: BlockIndex) -> Option<BlockMap> {
         let (checkpoint, map) = self.early.newest(block)?;
         let mut map = map.clone();
-        // Of its own checkpoint it knows by itself what was cut off.
+        // In its own checkpoint the map was truncated already.
         if self.dirty > Some(checkpoint)
             && let Some(floor) = self.floor
         {
@@ -284,7 +286,7 @@ impl NodeState {
         self.space < self.record.size
     }
 
-    /// Bytes of `range` before the end of the file that are not known to count already.
+    /// Parts of `range` before the end of the file that may not be counted yet.
     pub(crate) fn unknown_ranges(&self, range: ByteRange) -> Vec<ByteRange> {
         let mut unknown = Vec::new();
         if self.has_holes() {
@@ -296,8 +298,8 @@ impl NodeState {
         unknown
     }
 
-    /// What the file takes when `range` is written, `counted` of whose bytes are known to count
-    /// already though they are not in memory.
+    /// The space of the file after a write of `range`, of which `counted` bytes that are not in memory are known to
+    /// be counted already.
     pub(crate) fn space_after(&self, range: ByteRange, counted: u64) -> u64 {
         let holes = self.record.size.saturating_sub(self.space);
         let unknown: u64 = self
@@ -310,7 +312,7 @@ impl NodeState {
         self.space + unknown.saturating_sub(counted).min(holes) + behind
     }
 
-    /// What the file counts when it takes `space` bytes.
+    /// The counts of a file that takes `space` bytes.
     pub(crate) fn amount_of(space: u64) -> Amount {
         Amount {
             bytes: round_up(space),
@@ -318,12 +320,12 @@ impl NodeState {
         }
     }
 
-    /// The file takes this much. Counted by the next [`settle`](NodeState::settle).
+    /// Sets the space of the file. The next [`settle`](NodeState::settle) counts it.
     pub(crate) fn set_space(&mut self, space: u64) {
         self.space = space;
     }
 
-    /// Brings the accounts up to date with what the object is now.
+    /// Brings the accounts up to date with the state of the object.
     pub(crate) fn settle(&mut self, reserved: Option<Reservation>) {
         let amount = if self.removed {
             Amount::default()
@@ -333,13 +335,13 @@ impl NodeState {
         self.charge.settle(amount, reserved);
     }
 
-    /// What the bucket's counts hold for it.
+    /// Its counts in the published state.
     pub(crate) fn share(&self) -> Option<Share> {
         self.share
     }
 
-    /// The checkpoint is in the bucket; the file's block maps hold `used` bytes there, those of `truncated` do not
-    /// count, and the counts hold `share` for it.
+    /// Notes that the checkpoint is published; the file's published block maps hold `used` bytes, those of
+    /// `truncated` are not valid, and `share` holds its published counts.
     pub(crate) fn publish(
         &mut self,
         checkpoint: CheckpointId,
@@ -365,7 +367,7 @@ impl NodeState {
         self.early.published(checkpoint);
         self.share = share;
         if !self.removed && self.record.kind() == Kind::Regular {
-            // Of what was cut off since nothing counts, and of what was written since all may.
+            // Bytes that were cut off since do not count, and all bytes that were written since may count.
             let used = used.min(self.published_end());
             let since = self.blocks.dirty_bytes() + self.early.bytes();
             let most = used.saturating_add(since);
@@ -374,8 +376,8 @@ impl NodeState {
         }
     }
 
-    /// Makes the write in memory, of which `counted` bytes are known to take space already. Gives the block that it
-    /// has filled, if there is one.
+    /// Makes the write in memory; `counted` of its bytes are known to take space already. Returns the block that it
+    /// has filled, if any.
     pub(crate) fn apply_write(
         &mut self,
         header: &DataHeader,
@@ -385,7 +387,7 @@ impl NodeState {
     ) -> Option<BlockIndex> {
         let range = ByteRange::at(header.offset, data.len() as u64);
         if counted == 0 && self.is_in_bucket() && !self.unknown_ranges(range).is_empty() {
-            // Some of it may be in the bucket.
+            // Some of these bytes may be in the bucket.
             self.charge.loosen(open);
         }
         self.set_space(self.space_after(range, counted));
@@ -399,7 +401,7 @@ impl NodeState {
     }
 }
 
-/// Locks several nodes in the order that everybody keeps. The same node may be given twice.
+/// Locks several nodes in the order that all tasks keep. The same node may be given twice.
 pub(crate) struct Locked<'a> {
     guards: Vec<(Inode, MutexGuard<'a, NodeState>)>,
 }
@@ -423,7 +425,7 @@ impl<'a> Locked<'a> {
             .guards
             .iter_mut()
             .find(|(inode, _)| *inode == node.inode);
-        // Only nodes of the same operation are asked for.
+        // Callers ask only for nodes of the same operation.
         &mut found.expect("the node was locked").1
     }
 }

@@ -14,7 +14,7 @@ use super::node::Node;
 
 const SHARDS: usize = 64;
 
-/// A place in the table: filled once, by whoever asks first.
+/// An entry of the table: filled once, by the first caller.
 type Slot = Arc<OnceCell<Arc<Node>>>;
 
 /// All nodes in memory, by inode.
@@ -27,20 +27,20 @@ pub(crate) struct NodeTable {
 #[derive(Default)]
 struct Shard {
     slots: HashMap<Inode, Slot>,
-    /// Weights of its nodes beyond 1 for each. Never less than it is; exact after a sweep.
+    /// The sum of its nodes' weights beyond 1 each. Never too small; exact after a sweep.
     more: usize,
 }
 
 impl Shard {
-    /// Makes room for one more, if there are `limit`.
+    /// Makes room for one more node, if there are `limit`.
     fn keep_within(&mut self, limit: usize) {
         if self.slots.len() + self.more >= limit {
             self.sweep();
         }
     }
 
-    /// Forgets nodes that nobody holds, that have nothing unpublished, and that were not used since
-    /// the last sweep. What they have cached goes with them.
+    /// Removes nodes that no task holds, that have nothing unpublished, and that were not used since the last sweep.
+    /// Their cached bytes are freed with them.
     fn sweep(&mut self) {
         let mut more = 0;
         self.slots.retain(|_, slot| {
@@ -55,7 +55,7 @@ impl Shard {
 }
 
 impl NodeTable {
-    /// A table that keeps about `limit` nodes beside those that may not leave it.
+    /// A table that keeps about `limit` nodes, besides those that must stay.
     pub(crate) fn new(limit: usize) -> NodeTable {
         NodeTable {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -64,7 +64,7 @@ impl NodeTable {
     }
 
     fn shard(&self, inode: Inode) -> &Mutex<Shard> {
-        // Inodes count up, so that their low bits spread evenly.
+        // Inodes count up, so their low bits spread evenly.
         &self.shards[inode.0 as usize % SHARDS]
     }
 
@@ -76,13 +76,13 @@ impl NodeTable {
         Some(node)
     }
 
-    /// The node; where it is not in memory, `load` gives it. Concurrent callers share one load, so
-    /// that an older state can never replace a newer one.
+    /// The node; if it is not in memory, `load` makes it. Concurrent callers share one load, so that an older state
+    /// can never replace a newer one.
     ///
-    /// There is one node for an inode, whatever becomes of a load. While a caller waits, its place in
-    /// the table may go, because the load of another one failed, or be taken by a node that was just
-    /// made, under an inode that the caller was too early to ask for. What is loaded into such a place
-    /// is nobody's, and the caller looks again.
+    /// There is one node for an inode, whatever the result of a load. While a caller waits, its entry of the table
+    /// may be removed, because the load of another caller failed, or be replaced by a node that was just made, under
+    /// an inode that the caller asked for too early. A node that was loaded into such an entry is not used, and the
+    /// caller looks again.
     pub(crate) async fn get<L>(&self, inode: Inode, load: impl Fn() -> L) -> Result<Arc<Node>>
     where
         L: Future<Output = Result<Arc<Node>>>,
@@ -121,7 +121,7 @@ impl NodeTable {
         }
     }
 
-    /// Puts in a node that was just made and that nobody can know of yet.
+    /// Adds a node that was just made and that no other task can know yet.
     pub(crate) fn insert(&self, node: &Arc<Node>) {
         let mut shard = self.shard(node.inode).lock();
         shard.keep_within(self.shard_limit);

@@ -1,13 +1,13 @@
 //! Which inode numbers new objects get.
 //!
-//! A number is never used twice in the life of a volume: it is the generation of a file handle as well. The bucket knows
-//! the next number as of the published state. Numbers that a gateway has given out since are in its log, and a
+//! A number is never used twice in the life of a volume: it is the generation of a file handle as well. The bucket
+//! has the next number as of the published state. The numbers that a gateway has assigned since are in its log, and a
 //! gateway that takes the volume over does not have that log. So each published state limits the numbers that may be
-//! given out before the next one is published, the *lease*; an opening that does not know which ones were given out
+//! assigned before the next one is published, the *lease*; an opening that does not know which ones were assigned
 //! skips the whole lease.
 //!
-//! In this way numbers stay dense, and below 2^32 for long: 16,384 takeovers without an orderly stop use 2^32
-//! numbers up. A number that was drawn for an object that was not made goes to the next object.
+//! In this way numbers stay dense, and below 2^32 for a long time: it takes 16,384 takeovers without an orderly stop
+//! to use up 2^32 numbers. A number that was drawn for an object that was not made goes to the next object.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,22 +15,22 @@ use forebay_types::Inode;
 use forebay_vfs::{Error, Result};
 use parking_lot::Mutex;
 
-/// Numbers that may be given out between two publications. Unpublished objects cost a kilobyte of the 64 MiB that
-/// there may be of them, so writers wait for the publication long before this is used up.
+/// How many numbers may be assigned between two publications. Unpublished objects take a kilobyte each of the 64 MiB
+/// for them, so writers wait for the publication long before this is used up.
 pub(crate) const LEASE: u64 = 1 << 18;
 
 /// The numbers of a volume that is open.
 #[derive(Debug)]
 pub(crate) struct InodeNumbers {
     next: AtomicU64,
-    /// The first number that is beyond the lease.
+    /// The first number beyond the lease.
     until: AtomicU64,
-    /// Drawn, and of no object.
+    /// Numbers that were drawn and belong to no object.
     unused: Mutex<Vec<Inode>>,
 }
 
 impl InodeNumbers {
-    /// Goes on after a published state whose next number is `next`.
+    /// Continues after a published state whose next number is `next`.
     pub(crate) fn new(next: u64) -> InodeNumbers {
         InodeNumbers {
             next: AtomicU64::new(next),
@@ -42,7 +42,7 @@ impl InodeNumbers {
     /// Draws a number.
     ///
     /// # Errors
-    /// [`Error::Delay`] while the lease is used up.
+    /// [`Error::Delay`] when the lease is used up.
     pub(crate) fn draw(&self) -> Result<Inode> {
         if let Some(unused) = self.unused.lock().pop() {
             return Ok(unused);
@@ -55,17 +55,17 @@ impl InodeNumbers {
         drawn.map(Inode).map_err(|_| Error::Delay)
     }
 
-    /// A number that was drawn and is in no record.
+    /// Gives back a number that was drawn and is in no record.
     pub(crate) fn put_back(&self, inode: Inode) {
         self.unused.lock().push(inode);
     }
 
-    /// The number that comes next.
+    /// The next number.
     pub(crate) fn next(&self) -> u64 {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Recovery has met this inode: no new object may get its number.
+    /// Recovery has found this inode: no new object may get its number.
     pub(crate) fn seen(&self, inode: Inode) {
         let after = inode.0.saturating_add(1);
         self.next.fetch_max(after, Ordering::Relaxed);
@@ -108,7 +108,7 @@ mod tests {
         numbers.published(101);
         assert_eq!(numbers.draw(), Ok(Inode(100 + LEASE)));
         assert_eq!(numbers.draw(), Err(Error::Delay));
-        // Numbers that recovery has met may lie beyond the lease, and do not extend it.
+        // Numbers that recovery has found may lie beyond the lease, and do not extend it.
         numbers.seen(Inode(1 << 40));
         assert_eq!(numbers.draw(), Err(Error::Delay));
         numbers.published(numbers.next());

@@ -1,8 +1,8 @@
-//! Memory in which packs are put together, used again and again.
+//! Memory in which packs are built, reused from one pack to the next.
 //!
-//! Memory that the system has just given is cleared page by page when it is first touched, which takes as long as
-//! copying a pack's bytes into it, or several times as long where the system itself has to ask for it. So the memory of a pack
-//! that has arrived is kept for the next one, as long as nobody needs the room and packs are begun.
+//! The system clears new memory page by page at its first use, which takes as long as copying a pack's bytes into it,
+//! or several times as long where the system itself must ask for the memory. So the memory of a pack that has arrived
+//! is kept for the next one, while packs are begun and no other task needs the room.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use tokio::time::Instant;
 
 use crate::FsConfig;
 
-/// Packs that are put together, or wait for their turn, beside those that are on their way.
+/// Packs that are being built, or wait for their turn, beside those in flight.
 pub(crate) const AT_ONCE_BESIDE: usize = 2;
 
-/// For how long it is kept after the last pack was begun: longer than from one checkpoint to the next, and from one burst of
-/// a build's writes to the next.
+/// How long the memory is kept after the last pack was begun: longer than from one checkpoint to the next, and from
+/// one burst of a build's writes to the next.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
-/// The memory of how many packs is kept: of as many as are put together or on their way at once, for all of them may arrive in
-/// the same moment; but no more than an eighth of all memory, unless it is that of those which are put together.
+/// The memory of how many packs is kept: of as many as are being built or in flight at once, because all of them may
+/// arrive at the same moment; but at most an eighth of all memory, unless the packs being built take more.
 pub(crate) fn most(config: &FsConfig) -> usize {
     let fit = config.memory_limit / 8 / config.pack_bytes.max(1);
     let at_once = config.upload_parallel + AT_ONCE_BESIDE;
     at_once.min(fit as usize).max(AT_ONCE_BESIDE)
 }
 
-/// What is kept for the next packs. It counts as memory that is leased.
+/// The memory that is kept for the next packs. It counts as leased.
 #[derive(Clone)]
 pub(crate) struct PackBuffers {
     kept: Arc<Mutex<Kept>>,
@@ -38,21 +38,21 @@ pub(crate) struct PackBuffers {
 
 struct Kept {
     buffers: Vec<Buffer>,
-    /// No more than that.
+    /// The most buffers that are kept.
     most: usize,
-    /// When the last pack was begun; none if none was since they were freed. Then what comes back late, when its
-    /// request has ended, is freed too.
+    /// When the last pack was begun; none if none was begun since the buffers were freed. Then buffers that come back
+    /// late, when their request has ended, are freed too.
     begun: Option<Instant>,
 }
 
-/// Memory for a pack, and what it counts.
+/// Memory for a pack, and its lease.
 pub(crate) struct Buffer {
     pub(crate) bytes: Vec<u8>,
     pub(crate) lease: Lease,
 }
 
 impl PackBuffers {
-    /// Keeps the memory of so many packs.
+    /// Keeps the memory of at most this many packs.
     pub(crate) fn new(most: usize) -> PackBuffers {
         let kept = Kept {
             buffers: Vec::new(),
@@ -64,7 +64,7 @@ impl PackBuffers {
         }
     }
 
-    /// Memory for a pack of so many bytes, if some is kept.
+    /// Kept memory for a pack of `bytes`, if there is some.
     pub(crate) fn take(&self, bytes: usize) -> Option<Buffer> {
         let mut kept = self.kept.lock();
         kept.begun = Some(Instant::now());
@@ -75,7 +75,8 @@ impl PackBuffers {
         Some(kept.buffers.swap_remove(fits))
     }
 
-    /// The bytes of a pack, whose memory is kept when nobody has them any more. It counts until it is freed.
+    /// The bytes of a pack, whose memory is kept when the last reference to them is dropped. It counts until it is
+    /// freed.
     pub(crate) fn lend(&self, buffer: Buffer) -> Bytes {
         Bytes::from_owner(Lent {
             buffer: Some(buffer),
@@ -83,24 +84,25 @@ impl PackBuffers {
         })
     }
 
-    /// When what is kept is to be freed, unless a further pack is begun; none if nothing is kept, nor will be.
+    /// When the kept memory must be freed, unless another pack is begun; none if nothing is kept, nor will be.
     pub(crate) fn stale_at(&self) -> Option<Instant> {
         self.kept.lock().begun.map(|begun| begun + KEPT_FOR)
     }
 
-    /// Frees what is kept, and what comes back before the next pack is begun. Says whether anything was kept.
+    /// Frees the kept memory, and memory that comes back before the next pack is begun. Returns whether anything was
+    /// kept.
     pub(crate) fn clear(&self) -> bool {
         let mut kept = self.kept.lock();
         kept.begun = None;
         let freed = std::mem::take(&mut kept.buffers);
-        // Before they are freed.
+        // The lock is released before the buffers are freed.
         drop(kept);
         !freed.is_empty()
     }
 }
 
 struct Lent {
-    /// Taken when it is dropped.
+    /// `None` once it is dropped.
     buffer: Option<Buffer>,
     home: PackBuffers,
 }
@@ -124,7 +126,7 @@ impl Drop for Lent {
             return;
         }
         kept.buffers.push(buffer);
-        // The largest serve the most packs.
+        // The largest buffers fit the most packs.
         kept.buffers
             .sort_unstable_by_key(|buffer| Reverse(buffer.bytes.capacity()));
         let most = kept.most;

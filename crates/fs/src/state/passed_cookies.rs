@@ -1,25 +1,25 @@
-//! Ranges of cookies of a directory that stand for no name any more.
+//! Ranges of cookies of a directory that no longer stand for a name.
 //!
-//! A removed name leaves a deletion in the metadata, under its cookie, until tables are merged; a listing that comes there
-//! walks over it. So does each listing of a directory in which files come and go, over all removed ones. But a
-//! cookie that has lost its name never gets another one. So a range of cookies that is empty stays empty: the
-//! longest ranges are kept in memory beside the directory, and listings skip them.
+//! A removed name leaves a deletion in the metadata, under its cookie, until tables are merged; a listing that
+//! reaches it walks over it. So each listing of a directory in which files come and go walks over all removed ones.
+//! But a cookie that has lost its name never gets another one, so an empty range of cookies stays empty: the longest
+//! ranges are kept in memory beside the directory, and listings skip them.
 
-/// Ranges that are kept for one directory: the longest ones.
+/// How many ranges are kept for one directory: the longest ones.
 const MAX_STRETCHES: usize = 8;
 
-/// Cookies without names that are walked over like others.
+/// Ranges of fewer cookies are not worth skipping.
 pub(crate) const SHORT: u64 = 64;
 
 /// The longest stretches of cookies without names.
 #[derive(Default)]
 pub(crate) struct PassedCookies {
-    /// First and last cookie of each, rising; they neither overlap nor touch.
+    /// First and last cookie of each, in ascending order; they neither overlap nor adjoin.
     stretches: Vec<(u64, u64)>,
 }
 
 impl PassedCookies {
-    /// The cookies from `first` to `last` stand for nothing any more.
+    /// The cookies from `first` to `last` no longer stand for names.
     pub(crate) fn add(&mut self, first: u64, last: u64) {
         let from = self
             .stretches
@@ -33,7 +33,7 @@ impl PassedCookies {
         });
         self.stretches.splice(from..until, [merged]);
         if self.stretches.len() > MAX_STRETCHES {
-            // Not the one that may be growing.
+            // But not the one that may be growing.
             let others = self.stretches.iter().enumerate();
             let others = others.filter(|(_, own)| **own != merged);
             let shortest = others.min_by_key(|(_, own)| own.1 - own.0);
@@ -43,7 +43,8 @@ impl PassedCookies {
         }
     }
 
-    /// The cookie at which a listing that has come to `cookie` goes on: behind a range that is known to be empty.
+    /// The cookie after which a listing that has reached `cookie` continues: the end of the range that follows, if
+    /// that is known to be empty.
     pub(crate) fn pass(&self, cookie: u64) -> u64 {
         let next = cookie.saturating_add(1);
         let at = self.stretches.partition_point(|own| own.1 < next);
@@ -70,7 +71,7 @@ mod tests {
     #[test]
     fn what_is_removed_one_after_the_other_is_one_stretch() {
         let mut passed = PassedCookies::default();
-        // Others that are longer, and as many as are kept.
+        // Others are longer, and there are as many as are kept.
         for other in 0..MAX_STRETCHES as u64 {
             passed.add(1000 * (other + 1), 1000 * (other + 1) + 500);
         }

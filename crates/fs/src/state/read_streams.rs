@@ -1,75 +1,76 @@
-//! How the reads of one file follow one another, and what to read ahead of them.
+//! The pattern of the reads of one file, and what to read ahead of them.
 
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange};
 use smallvec::{SmallVec, smallvec};
 
-/// How the reads of one file follow one another. Knows no clock and does no I/O.
+/// The pattern of the reads of one file. It has no clock and does no I/O.
 ///
-/// A file may have several readers, each with a stream of his own. A read that begins near where the ones of a stream ended
-/// (clients send reads in parallel, and they arrive in any order) continues that one; the
-/// window ahead of it grows with what was read, up to a limit. Any other read begins a stream, in the place of
-/// one that has no reader any more. So random readers pay for nothing, and end nobody's stream.
+/// A file may have several readers, each with its own stream. A read that begins near the end of a stream's reads
+/// (clients send reads in parallel, and they arrive in any order) continues that stream; the window ahead of it grows
+/// with the bytes read, up to a limit. Any other read begins a stream, in the place of one that has lost its reader.
+/// So random readers pay for nothing, and end no other reader's stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
     /// At least one.
     streams: SmallVec<[Stream; 1]>,
-    /// Reads so far.
+    /// Number of reads.
     reads: u64,
-    /// Of the newest stream.
+    /// The number of the newest stream.
     last_number: u64,
 }
 
 /// Reads in a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stream {
-    /// What was read lies between these.
+    /// All bytes that were read lie between these.
     begin: u64,
     end: u64,
-    /// Bytes that were read.
+    /// Number of bytes that were read.
     run: u64,
-    /// Up to where blocks were asked for.
+    /// Blocks were asked for up to this offset.
     asked: u64,
-    /// Up to where it was looked up where they lie.
+    /// Block maps were looked up to this offset.
     mapped: u64,
-    /// By which it is known from the others of its file.
+    /// Identifies the stream among those of its file.
     number: u64,
-    /// Which of the file's reads was the last of this stream.
+    /// The number of the file's read that was the last of this stream.
     last_read: u64,
-    /// Reads that wait for the bucket.
+    /// Number of reads that wait for the bucket.
     waiting: u32,
 }
 
-/// Streams of one file, at most.
+/// The most streams of one file.
 const MAX_STREAMS: usize = 4;
 
-/// How far from the end of a stream a read may begin that continues it: what a client has under way at once, at the most, such as 16
-/// reads of 1 MiB.
+/// How far from the end of a stream a read may begin that continues it: at most the bytes that a client has in flight
+/// at once, such as 16 reads of 1 MiB.
 const NEAR: u64 = 4 * BLOCK_SIZE;
 
-/// A stream of which none of so many reads of its file was, and none of whose reads waits, has lost its reader: what was asked for
-/// him is not wanted any more. Others that have everything in memory read as many in a millisecond.
+/// A stream has lost its reader when none of this many reads of its file belongs to it, and none of its reads waits:
+/// its read-ahead is not wanted any more. Other readers that have everything in memory read as often in a
+/// millisecond.
 const LOST_AFTER: u64 = 256;
 
-/// A reader in a row has read at least this part of what lies between his first read and his last. Reads that happen to lie
-/// near one another are no stream.
+/// A sequential reader has read at least this part of the bytes between its first read and its last: one half. Reads
+/// that happen to lie near one another are not a stream.
 const DENSE: u64 = 2;
 
-/// Bytes in a row that make a reader a sequential one.
+/// Bytes in a row that make a reader sequential.
 const SEQUENTIAL: u64 = 256 << 10;
 
-/// How far ahead to ask, of what was read in a row: enough that after two round trips to the bucket as much is
-/// on its way as may be, and bounded by what a reader has read already when he stops early.
+/// How far ahead to read, as a multiple of the bytes read in a row: enough that after two round trips to the bucket
+/// as much is in flight as may be, and bounded by the bytes already read when the reader stops early.
 const WINDOW_PER_RUN: u64 = 8;
 
-/// A stream that has not come so far yet waits for what it asks for: many small GETs at once arrive sooner than a few
-/// of whole blocks, for a connection takes as long for 4 MiB as three round trips of 20 ms are.
+/// A stream that has read no more than this waits for the bytes that it asks for: many small GETs at once arrive
+/// sooner than a few of whole blocks, because a connection takes three round trips of 20 ms for 4 MiB.
 const BEGINNING: u64 = 4 << 20;
 
-/// How far ahead of what was asked for it is looked up where the blocks lie, all at once: 256 block maps are some 25 KB
-/// of metadata. One after the other, each few of them would make those wait a round trip that are just asked for.
+/// How far ahead of the read-ahead the block maps are looked up, all at once: 256 block maps are some 25 KB of
+/// metadata. With single lookups, the blocks that are asked for next would wait a round trip for every few of them.
 const MAPPED_AHEAD: u64 = 256 * BLOCK_SIZE;
 
-/// What is fetched with one GET then.
+/// Bytes that are fetched with one GET up to [`BEGINNING`].
 const SMALL_STEP: u64 = 1 << 20;
 
 impl Default for Streams {
@@ -83,7 +84,7 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// Notes a read, and gives its stream, with what should be fetched ahead of it, if anything.
+    /// Notes a read. Returns its stream, and the range to fetch ahead of it, if any.
     pub(crate) fn next(&mut self, read: ByteRange, limit: u64) -> (&mut Stream, Option<ByteRange>) {
         self.reads += 1;
         let away = |stream: &Stream| read.start.abs_diff(stream.end);
@@ -100,8 +101,8 @@ impl Streams {
         (stream, ahead)
     }
 
-    /// A new stream, if need be in the place of the one that has the least claim to be one: not yet in a row, or without a reader; of
-    /// several the one that was read last the longest ago.
+    /// Begins a stream, if need be in the place of one that is not in a row yet or has lost its reader; of several
+    /// the one whose last read is the oldest.
     fn begin(&mut self) -> usize {
         self.last_number += 1;
         let new = Stream {
@@ -123,7 +124,7 @@ impl Streams {
         index
     }
 
-    /// Notes that a read of this stream waits for the bucket from now on, or does no more.
+    /// Notes whether a read of this stream waits for the bucket.
     pub(crate) fn waits(&mut self, stream: u64, waits: bool) {
         let known = self.streams.iter_mut();
         for stream in known.filter(|known| known.number == stream) {
@@ -134,7 +135,8 @@ impl Streams {
         }
     }
 
-    /// Whether the reader for whom this range was to be fetched goes on, and has not passed it by more than reads of his may be late.
+    /// Whether the reader for which this range was to be fetched goes on, and has not passed it by more than its
+    /// reads may be late.
     pub(crate) fn still_wants(&self, range: ByteRange, stream: u64) -> bool {
         let stream = self.streams.iter().find(|known| known.number == stream);
         stream.is_some_and(|stream| range.end + NEAR > stream.end && !stream.is_lost(self.reads))
@@ -142,7 +144,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// The number of the stream, by which one that has ended is known.
+    /// The number of the stream, which identifies it after its end too.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -152,12 +154,12 @@ impl Stream {
         self.run >= SEQUENTIAL && self.run >= (self.end - self.begin) / DENSE
     }
 
-    /// Whether nobody has read on, after so many reads of the file.
+    /// Whether this reader has not read for too many reads of the file.
     fn is_lost(&self, reads: u64) -> bool {
         self.waiting == 0 && reads - self.last_read > LOST_AFTER
     }
 
-    /// Bytes to be fetched with one GET; pieces of the file of this length, and aligned to it.
+    /// How many bytes to fetch with one GET; pieces of the file of this length, and aligned to it.
     pub(crate) fn step(&self) -> u64 {
         match self.run <= BEGINNING {
             true => SMALL_STEP,
@@ -165,8 +167,8 @@ impl Stream {
         }
     }
 
-    /// The blocks of a file of this size of which should be looked up where they lie, and how many; they begin where
-    /// nothing was asked for yet.
+    /// The first block whose map should be looked up, and the number of blocks; they begin where nothing was asked
+    /// for yet.
     pub(crate) fn look_up(&mut self, size: u64) -> Option<(BlockIndex, usize)> {
         let from = self.asked.max(self.mapped);
         let end = size.min(self.asked.saturating_add(MAPPED_AHEAD));
@@ -179,7 +181,7 @@ impl Stream {
         Some((BlockIndex::of(from), blocks))
     }
 
-    /// Notes a read of this stream, and says what should be fetched ahead of it, if anything.
+    /// Notes a read of this stream. Returns the range to fetch ahead of it, if any.
     fn go_on(&mut self, read: ByteRange, limit: u64) -> Option<ByteRange> {
         if self.run == 0 {
             self.begin = read.start;
@@ -201,7 +203,7 @@ impl Stream {
     }
 }
 
-/// A range in pieces of `step` bytes, a divisor of a block's, aligned to it.
+/// Splits a range into pieces of `step` bytes, a divisor of the block size, aligned to it.
 pub(crate) fn steps(range: ByteRange, step: u64) -> impl Iterator<Item = ByteRange> {
     let (mut at, end) = (range.start, range.end);
     std::iter::from_fn(move || {
@@ -318,8 +320,8 @@ mod tests {
         }
     }
 
-    /// Reads of these readers in turns, each from his place on, with as many reads anywhere between two. Gives how far
-    /// ahead of each was asked.
+    /// Reads of these readers in turns, each from its own start, with `anywhere` reads elsewhere in between. Returns
+    /// how far ahead of each was asked.
     fn in_turns(readers: &[u64], anywhere: u64, rounds: u64) -> Vec<u64> {
         let mut streams = Streams::default();
         let mut asked = vec![0; readers.len()];
@@ -365,7 +367,7 @@ mod tests {
     fn streams_without_a_reader_make_room_for_new_ones() {
         let mut streams = Streams::default();
         let mut asked = 0;
-        // One after the other, each of which leaves; and two at once in the end.
+        // One after the other, each of which ends; and two at once in the end.
         for reader in 0..20 {
             for i in 0..300 {
                 read(&mut streams, (reader << 32) + (i << 20), 1 << 20);

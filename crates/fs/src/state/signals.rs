@@ -1,4 +1,4 @@
-//! What calls and background tasks signal to each other: the volume has stopped, the publisher is needed, memory was freed.
+//! Signals between calls and background tasks: the volume has stopped, the publisher is needed, memory was freed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub enum Stopped {
 /// The signals of one volume.
 pub(crate) struct Signals {
     stopped: watch::Sender<Option<Stopped>>,
-    /// Recovery is done: clients are served.
+    /// Recovery is done, and clients are served.
     serving: AtomicBool,
     /// Wakes the publisher.
     publisher: Notify,
@@ -44,12 +44,12 @@ impl Signals {
         }
     }
 
-    /// The publisher looks again whether there is something to do.
+    /// Makes the publisher check again whether it has work.
     pub(crate) fn wake_publisher(&self) {
         self.publisher.notify_one();
     }
 
-    /// The same for a writer that waits for room: the open checkpoint closes.
+    /// The same for a writer that waits for room: makes the open checkpoint close.
     pub(crate) fn press(&self) {
         self.pressed.store(true, Ordering::Release);
         self.wake_publisher();
@@ -69,12 +69,12 @@ impl Signals {
         self.publisher.notified()
     }
 
-    /// Memory was given back: tasks that wait for it look again.
+    /// Notes that memory was freed: tasks that wait for it check again.
     pub(crate) fn memory_freed(&self) {
         self.freed.notify_waiters();
     }
 
-    /// Returns when memory is given back. Counts from the first poll, or from [`Notified::enable`].
+    /// Returns when memory is freed. Counts from the first poll, or from [`Notified::enable`].
     pub(crate) fn freed(&self) -> Notified<'_> {
         self.freed.notified()
     }
@@ -93,14 +93,14 @@ impl Signals {
         self.serving.load(Ordering::Acquire)
     }
 
-    /// The volume takes no more changes. The first reason counts, and is logged.
+    /// Stops the volume: it takes no more changes. The first reason counts, and is logged.
     pub(crate) fn stop(&self, why: Stopped) {
         if self.set_stopped(&why) {
             tracing::error!("{why}");
         }
     }
 
-    /// An orderly end: nothing is wrong.
+    /// Stops the volume in an orderly way: nothing is wrong.
     pub(crate) fn stop_quietly(&self) {
         self.set_stopped(&Stopped::Failed("the gateway is stopping".into()));
     }

@@ -1,4 +1,4 @@
-//! What is wrong with the bucket, as far as calls and background tasks have met it.
+//! Trouble with the bucket, as calls and background tasks have met it.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// Objects that the volume consists of are not in the bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Gone {
-    /// Which.
+    /// Their names.
     pub(crate) what: String,
     pub(crate) since: Instant,
 }
@@ -31,16 +31,16 @@ impl ReadError {
     }
 }
 
-/// What is wrong with the bucket of one volume.
+/// Trouble with the bucket of one volume.
 pub(crate) struct StoreTrouble {
     /// What the publisher waits for, and since when.
     publisher: Mutex<Option<(String, Instant)>>,
     reader: Mutex<Option<ReadError>>,
-    /// Whether any request is answered.
+    /// Whether the bucket answers any request.
     health: Health,
-    /// Replaced after each look that finds something missing.
+    /// Replaced after each check that finds something missing.
     gone: watch::Sender<Option<Gone>>,
-    /// A flush wants to know whether it still is.
+    /// A flush asks for a new check.
     recheck: Notify,
 }
 
@@ -55,7 +55,7 @@ impl StoreTrouble {
         }
     }
 
-    /// Bytes a second that may go to the bucket now; none for no limit.
+    /// Bytes a second that may go to the bucket now; none if there is no limit.
     pub(crate) fn upload_rate(&self) -> Option<u64> {
         self.health.upload_rate()
     }
@@ -69,7 +69,7 @@ impl StoreTrouble {
         *error = Some((why.to_owned(), since));
     }
 
-    /// Notes that the bucket does what the publisher asks for.
+    /// Notes that the bucket answers the publisher.
     pub(crate) fn store_works(&self) {
         self.publisher.lock().take();
     }
@@ -89,15 +89,15 @@ impl StoreTrouble {
         });
     }
 
-    /// What is wrong with the bucket, and for how long. What a reader met is over with the next answer to a read;
-    /// what the publisher met, when the publisher is answered.
+    /// The trouble with the bucket, and its age. A reader's trouble ends with the next answer to a read; the
+    /// publisher's, with the next answer to the publisher.
     pub(crate) fn current(&self) -> Option<(String, Duration)> {
         if let Some(gone) = self.gone() {
             return Some((gone.what, gone.since.elapsed()));
         }
         let of_publisher = self.publisher.lock().clone();
         if let Some((why, since)) = of_publisher {
-            // The publisher has waited in vain, perhaps, for what asks for ever; the store has said why.
+            // The publisher may wait for something that never answers; the store has given the reason.
             let why = match self.health.words_since(since) {
                 Some(said) => said.added_to(&why),
                 None => why,
@@ -113,12 +113,12 @@ impl StoreTrouble {
         Some((error.why, error.since.elapsed()))
     }
 
-    /// What is missing, and nothing is published before it is back.
+    /// The missing objects; nothing is published before they are back.
     pub(crate) fn gone(&self) -> Option<Gone> {
         self.gone.borrow().clone()
     }
 
-    /// The next look that finds something missing, or finds it missing still.
+    /// Resolves with the next check that finds something missing, or still missing.
     pub(crate) fn next_gone(&self) -> impl Future<Output = String> + use<> {
         let mut gone = self.gone.subscribe();
         if gone.borrow().is_some() {
@@ -136,12 +136,12 @@ impl StoreTrouble {
         }
     }
 
-    /// Returns when a flush wants to know whether something is still missing.
+    /// Returns when a flush asks for a new check.
     pub(crate) fn recheck_wanted(&self) -> Notified<'_> {
         self.recheck.notified()
     }
 
-    /// Notes that something is missing. The first time the log says so.
+    /// Notes that something is missing. Logs it the first time.
     pub(crate) fn note_gone(&self, what: &str, explained: impl FnOnce() -> String) {
         let since = match self.gone() {
             Some(gone) => gone.since,
@@ -154,7 +154,7 @@ impl StoreTrouble {
         self.gone.send_replace(Some(Gone { what, since }));
     }
 
-    /// Notes that what was missing is there again.
+    /// Notes that the missing objects are back.
     pub(crate) fn note_found(&self) {
         if let Some(gone) = self.gone.send_replace(None) {
             tracing::info!(
