@@ -1,4 +1,4 @@
-//! The collector: gives the bucket back what nothing refers to.
+//! The collector: frees the space of the bucket to which nothing refers.
 //!
 //! ```text
 //!   survey ------------> copy ----------------> redirect ------------------> delete
@@ -10,9 +10,9 @@
 //!    +-- after an upload without an answer: packs that come back when they were deleted (late.rs)
 //! ```
 //!
-//! One task beside the publisher copies; the publisher alone changes maps and accounts, in one batch. It takes part in
-//! what writers have the bucket for only where they leave room, and rests after each step so long that it stays within
-//! its rate. It begins after a commit, or when an operator asks for it, and with nothing to do it makes no request.
+//! One task beside the publisher copies; the publisher alone changes maps and accounts, in one batch. The collector
+//! uses the bucket only as far as writers leave room, and rests after each step long enough to stay within its rate.
+//! It begins after a commit, or when an operator asks for it; with nothing to do it sends no request.
 
 mod context;
 mod late;
@@ -48,19 +48,19 @@ pub(crate) use context::Context;
 pub use orders::{CollectRefusal, CollectorWait};
 pub use survey::Space;
 
-/// Accounts that are read at a time.
+/// How many accounts are read at a time.
 const PAGE: usize = 1024;
-/// How long the collector waits when others need the bucket or memory, before it looks again.
+/// How long the collector waits before it checks again, when other tasks need the bucket or memory.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// What the collector has done and has to do.
+/// The work that the collector has done, and the work that is left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectorStatus {
-    /// All packs together; none before their accounts were read, which begins with the first commit.
+    /// The sums of all packs; none before their accounts were read, which begins with the first commit.
     pub space: Option<Space>,
     /// Packs whose live share is below `rewrite_below`.
     pub to_rewrite: u64,
-    /// Bytes of the bucket that rewriting them would free, about.
+    /// Approximate bytes of the bucket that rewriting them would free.
     pub to_rewrite_bytes: u64,
     /// Packs that were rewritten since the opening.
     pub rewritten: u64,
@@ -68,19 +68,19 @@ pub struct CollectorStatus {
     pub copied_bytes: u64,
     /// Packs that could not be rewritten, and are left as they are until the next opening.
     pub left_alone: u64,
-    /// Packs that nothing knew, and that were deleted since the opening.
+    /// Orphaned packs that were deleted since the opening.
     pub orphans_deleted: u64,
-    /// Whether what an operator has asked for is being done.
+    /// Whether an operator's order is being carried out.
     pub is_ordered: bool,
-    /// What it waits for then.
+    /// If so, what the collector waits for.
     pub waits_for: Option<CollectorWait>,
 }
 
-/// The engine that collects garbage of one volume.
+/// The garbage collector of one volume.
 pub(crate) struct Collector {
     context: Context,
     survey: Mutex<Survey>,
-    /// Something was committed, or handed back.
+    /// Something was committed, or the publisher's turn is over.
     wake: Notify,
     /// A copy that waits for the publisher's turn.
     copied: Mutex<Option<Rewritten>>,
@@ -88,13 +88,13 @@ pub(crate) struct Collector {
     changed: AtomicBool,
     /// Something was committed since the opening: accounts are read from then on.
     begun: AtomicBool,
-    /// How often in a row the bucket did not answer well.
+    /// Number of failures of the bucket in a row.
     failures: AtomicU32,
-    /// When packs that nothing knows are to be looked for.
+    /// When to look for orphaned packs.
     looks: Mutex<Looks>,
     /// Packs of this gateway that may come back.
     late: Mutex<Late>,
-    /// What operators have asked for.
+    /// The orders of operators.
     orders: Orders,
     rewritten: AtomicU64,
     copied_bytes: AtomicU64,
@@ -103,13 +103,13 @@ pub(crate) struct Collector {
 
 /// How a step of the collector ended.
 enum Step {
-    /// It did something, and may go on.
+    /// It worked, and may go on.
     Worked(Work),
     /// There is nothing to do before the next commit.
     Idle,
-    /// Others need what it would need.
+    /// Other tasks need the same resources.
     Busy,
-    /// The bucket does not answer well: not again before the next commit.
+    /// The bucket does not answer well: try again after the next commit.
     Later(String),
 }
 
@@ -132,10 +132,10 @@ impl Collector {
         }
     }
 
-    /// Collects whenever there is something, for as long as there is a publisher.
+    /// Collects whenever there is garbage, for as long as there is a publisher.
     pub(crate) async fn run_forever(self: Arc<Self>) {
         let rate = Rate::of(&self.context.config);
-        // Nothing before the first commit: who only reads makes no requests by it.
+        // Nothing before the first commit: a gateway that only reads sends no requests for this.
         self.wake.notified().await;
         loop {
             while !self.context.may_collect() {
@@ -160,7 +160,7 @@ impl Collector {
         }
     }
 
-    /// What the collector has done and has to do.
+    /// The work that the collector has done, and the work that is left.
     pub(crate) fn current_status(&self) -> CollectorStatus {
         let mut status = self.counts();
         let trouble = self.context.trouble.current();
@@ -197,7 +197,8 @@ impl Collector {
             (group, survey.rest().is_none())
         };
         if !surveyed {
-            // The publisher reads them, and says when it has: between two commits a page and the sums belong together.
+            // The publisher reads them, and wakes the collector afterwards: between two commits a page and the sums
+            // are consistent.
             self.context.signals.wake_publisher();
             return Step::Idle;
         }
@@ -213,7 +214,8 @@ impl Collector {
         }
     }
 
-    /// Live bytes that are copied into one pack: as many as fill it, and as memory has room for beside everything else.
+    /// How many live bytes are copied into one pack: as many as fill it, and as memory has room for beside everything
+    /// else.
     fn copy_bytes(&self) -> u64 {
         self.context
             .config
@@ -250,7 +252,7 @@ impl Turn for Collector {
         surveys || self.copied.lock().is_some()
     }
 
-    /// One page of the survey, and one copy that becomes what maps refer to.
+    /// One page of the survey, and one copy to which maps are redirected.
     async fn step(&self, committer: &Committer) -> Result<(), Halted> {
         let rest = self.survey.lock().rest();
         if let Some(from) = rest {

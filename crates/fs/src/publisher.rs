@@ -1,4 +1,4 @@
-//! Checkpoints: how what is logged reaches the bucket.
+//! The publisher: brings logged changes to the bucket, one checkpoint after the other.
 //!
 //! ```text
 //!   open ------------> closed ------------> uploaded ------------> published
@@ -10,11 +10,11 @@
 //!    |   for room, or on demand
 //! ```
 //!
-//! One task, the publisher, drives them, one after the other; beside the checkpoint that it works
-//! on the next one is open already, and what streams have filled leaves it early. An error of the bucket is waited out: the publisher tries again
-//! until it succeeds or the volume stops.
+//! One task, the publisher, drives the checkpoints one after the other. While it works on one, the next one is open
+//! already, and blocks of the open one that streams have filled are uploaded eagerly. The publisher waits out errors
+//! of the bucket: it tries again until it succeeds or the volume stops.
 //!
-//! The publisher alone commits metadata. Other engines see its commits as [observers](Observer) and commit in its
+//! Only the publisher commits metadata. Other engines see its commits as [observers](Observer) and commit in its
 //! [turn](Turn).
 
 mod account;
@@ -58,7 +58,7 @@ pub(crate) use proof::Proof;
 pub(crate) use put_pack::{PutPack, address, known_frame};
 pub(crate) use turn::Turn;
 
-/// The volume has stopped: there is nothing more to publish.
+/// The volume has stopped: nothing more can be published.
 #[derive(Debug)]
 pub(crate) struct Halted;
 
@@ -68,11 +68,11 @@ pub enum FlushError {
     /// The volume has stopped.
     #[error(transparent)]
     Stopped(#[from] Stopped),
-    /// Objects of the metadata, or the descriptor, are not in the bucket any more. Nothing is published before they are
+    /// Objects of the metadata, or the descriptor, are missing in the bucket. Nothing is published before they are
     /// put back.
     #[error("{0}")]
     Gone(String),
-    /// Everything is published, but a pack that files need is not in the bucket any more.
+    /// Everything is published, but a pack that files need is missing in the bucket.
     #[error("{0}; `forebay scrub --status` lists the lost bytes")]
     PackGone(String),
 }
@@ -85,11 +85,11 @@ pub(crate) struct Publisher {
     proof: Arc<Proof>,
     /// Engines that commit in the publisher's turn.
     turns: Vec<Arc<dyn Turn>>,
-    /// How packs are compressed.
+    /// Decides how packs are compressed.
     compressing: Arc<Packs>,
     /// Flushes that wait for everything to be published.
     flushes: Mutex<Vec<oneshot::Sender<Result<Lsn, FlushError>>>>,
-    /// Packs in the bucket whose checkpoints were open when they were uploaded, and are not published.
+    /// Packs in the bucket that were uploaded eagerly, and whose checkpoints are not published yet.
     eager_packs: Mutex<BTreeMap<CheckpointId, Vec<PutPack>>>,
 }
 
@@ -112,7 +112,7 @@ impl Publisher {
         }
     }
 
-    /// The last checkpoint that is published.
+    /// The last published checkpoint.
     pub(crate) fn last(&self) -> CheckpointId {
         self.progress.last()
     }
@@ -125,7 +125,8 @@ impl Publisher {
         self.compressing.status()
     }
 
-    /// Which objects that the volume consists of are gone from the bucket, and what to do; none as far as is known.
+    /// The objects of the volume that are known to be missing in the bucket, and what to do; `None` if there are
+    /// none.
     pub(crate) fn gone(&self) -> Option<String> {
         let gone = self.context.trouble.gone()?;
         Some(self.committer.explain_gone(&gone.what))
@@ -145,8 +146,8 @@ impl Publisher {
         }
     }
 
-    /// Publishes everything that was done before the call; gives the LSN up to which the bucket is
-    /// complete. `Err` when the volume stops before, or objects that it consists of are gone.
+    /// Publishes all changes that were made before the call. Returns the LSN up to which the bucket is complete.
+    /// `Err` if the volume stops before, or objects of the volume are missing.
     pub(crate) async fn flush(&self) -> Result<Lsn, FlushError> {
         let (done, published) = oneshot::channel();
         let gone = self.context.trouble.next_gone();
@@ -164,8 +165,8 @@ impl Publisher {
         }
     }
 
-    /// The publisher: closes checkpoints when they are due and brings them to the bucket, until
-    /// the volume stops.
+    /// The publisher's task: closes checkpoints when they are due and brings them to the bucket, until the volume
+    /// stops.
     pub(crate) async fn publish_forever(self: Arc<Self>) {
         while self.context.signals.is_stopped().is_none() {
             let wake = self.context.signals.publisher_needed();
@@ -175,7 +176,7 @@ impl Publisher {
                 if self.publish_open().await.is_err() {
                     return;
                 }
-                // One step: under a load without pauses there would be no other time for it.
+                // One step in each round: under a load without pauses there would be no other time for it.
                 if self.progress.has_garbage() && self.reclaim().await.is_err() {
                     return;
                 }
@@ -192,7 +193,7 @@ impl Publisher {
                     };
                     for flush in flushes {
                         let answer = proven.clone().map(|()| self.progress.published());
-                        // Whoever does not wait any more needs no answer.
+                        // A caller that has stopped waiting needs no answer.
                         let _ = flush.send(answer);
                     }
                 }
@@ -240,7 +241,7 @@ impl Publisher {
 
     /// Whether the open checkpoint should close now.
     fn is_due(&self) -> bool {
-        // A log that has failed begins anew when everything is in the bucket.
+        // A failed log restarts when everything is in the bucket.
         let restart = self.context.source.next_log_attempt();
         if restart.is_some_and(|at| at <= Instant::now()) {
             return true;

@@ -1,4 +1,4 @@
-//! What the collector needs of the rest.
+//! The parts of other rooms that the collector needs.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::FsConfig;
 use crate::publisher::{Progress, Stage};
 use crate::state::{Memory, Signals, StoreTrouble};
 
-/// The rooms that the collector uses. It changes nothing in them; what it wants changed it commits in the publisher's turn.
+/// The rooms that the collector uses. It changes nothing in them; it commits its changes in the publisher's turn.
 pub(crate) struct Context {
     pub(crate) config: Arc<FsConfig>,
     pub(crate) environment: Environment,

@@ -6,10 +6,10 @@
 //!     +------------------ may be carried out now, or here, or here ------------+
 //! ```
 //!
-//! What comes back under the number of a pack of this gateway nothing refers to, nor ever will: numbers are not used
-//! again. Of a gateway before this one `orphans.rs` finds it. Here are the packs of this one, and only those of which a
-//! try was never answered: nothing is asked for as long as the bucket answers, and once for each of them else. It is in
-//! memory alone: after a restart they are packs of an earlier epoch.
+//! Nothing refers to a pack that comes back under a number of this gateway, nor ever will: numbers are not used
+//! again. For gateways before this one, `orphans.rs` finds such packs. This module handles the packs of this one, and
+//! only those of which an attempt was never answered: it sends no request while the bucket answers, and otherwise one
+//! for each of them. Its state is only in memory: after a restart they are packs of an earlier epoch.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
@@ -20,14 +20,14 @@ use tokio::time::Instant;
 use super::rate::Work;
 use super::{Collector, Step};
 
-/// Packs that are remembered, of each kind. What finds no place is found after the next start.
+/// How many packs of each kind are remembered. Others are found after the next start.
 const MOST: usize = 65_536;
 
 #[derive(Debug, Default)]
 pub(super) struct Late {
-    /// Packs that a try which was not answered may put into the bucket again.
+    /// Packs that an unanswered attempt may put into the bucket again.
     doubtful: BTreeSet<PackId>,
-    /// Those of them that were deleted, and when they are to be looked for.
+    /// Those of them that were deleted, and when to look for them.
     deleted: VecDeque<(Instant, PackId)>,
 }
 
@@ -45,7 +45,7 @@ impl Late {
         }
     }
 
-    /// The next one that is to be looked for now.
+    /// The next pack to look for now.
     fn due(&self, now: Instant) -> Option<PackId> {
         let (due, pack) = self.deleted.front()?;
         (*due <= now).then_some(*pack)
@@ -57,7 +57,8 @@ impl Late {
 }
 
 impl Collector {
-    /// Looks for a pack that may have come back, if it is time to, and deletes it. None if there is none to be looked for.
+    /// Looks for a pack that may have come back, if it is time to, and deletes it. `None` if there is none to look
+    /// for.
     pub(super) async fn look_for_late_packs(&self) -> Option<Step> {
         let pack = self.late.lock().due(Instant::now())?;
         let mut work = Work::default();

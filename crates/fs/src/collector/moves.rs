@@ -1,4 +1,4 @@
-//! Which bytes of a block move to another pack, and what its map is afterwards. Knows no clock and does no I/O.
+//! Which bytes of a block move to another pack, and the block's map afterwards. It has no clock and does no I/O.
 
 use std::ops::Range;
 
@@ -7,13 +7,13 @@ use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId};
 
 use crate::publisher::pack_plan;
 
-/// What moves of one block.
+/// The bytes of one block that move.
 #[derive(Debug)]
 pub(super) struct Move {
     pub(super) block: BlockKey,
-    /// Which bytes, and of which frame each range was when it was copied.
+    /// The ranges, and the frame of each when it was copied.
     pub(super) from: Vec<Extent>,
-    /// The frames that hold them all.
+    /// The frames that hold all of them.
     pub(super) to: Vec<FrameAddress>,
 }
 
@@ -21,13 +21,14 @@ pub(super) struct Move {
 pub(super) struct Moved {
     pub(super) map: BlockMap,
     pub(super) displaced: Displaced,
-    /// Bytes that lie in the new pack now.
+    /// Bytes that are in the new pack now.
     pub(super) bytes: u64,
 }
 
 impl Move {
-    /// The map with those bytes in their new place that are still where they were copied from, and nothing else changed:
-    /// a range that was written anew meanwhile, or was cut off, stays as it is. None if nothing is left to be moved.
+    /// The map with the new addresses of those bytes that are still where they were copied from; nothing else
+    /// changes: a range that was written again or cut off meanwhile stays as it is. `None` if nothing is left to
+    /// move.
     pub(super) fn apply(&self, map: &BlockMap) -> Result<Option<Moved>, MapError> {
         let mut moved = Moved {
             map: map.clone(),
@@ -56,17 +57,17 @@ impl Move {
     }
 }
 
-/// The ranges of a block that lie in one of these packs.
+/// The ranges of a block that are in one of these packs.
 pub(super) fn extents_in(map: &BlockMap, packs: &[PackId]) -> Vec<Extent> {
     let extents = map.extents().iter();
     let within = extents.filter(|extent| packs.contains(&extent.frame.pack));
     within.copied().collect()
 }
 
-/// What a range of a block is made of: frames by pack and place, and which of their bytes.
+/// The sources of a range of a block: frames by pack and offset, and which of their bytes.
 pub(super) type Sources = Vec<(PackId, u32, Range<u64>)>;
 
-/// Of the ranges that are copied, those that lie in this one: two ranges of the same sources have the same bytes.
+/// The sources of `range` among the copied extents: two ranges of the same sources have the same bytes.
 pub(super) fn sources_of(extents: &[Extent], range: ByteRange) -> Sources {
     let parts = extents
         .iter()
@@ -84,12 +85,12 @@ pub(super) fn sources_of(extents: &[Extent], range: ByteRange) -> Sources {
     parts.map(source).collect()
 }
 
-/// Bytes of a pack that one GET brings, at most.
+/// The most bytes of a pack that one GET fetches.
 pub(super) const MOST_SPAN: u64 = BLOCK_SIZE + (64 << 10);
-/// Bytes between two frames that are fetched with them: a request costs more.
+/// Gaps between two frames up to this size are fetched with them: a request costs more.
 const MOST_BETWEEN: u64 = 64 << 10;
 
-/// Frames of a pack that one GET brings, each with the place of its block among those that are copied.
+/// Frames of a pack that one GET fetches, each with the index of its block among those that are copied.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) pack: PackId,
@@ -97,7 +98,7 @@ pub(super) struct Span {
     pub(super) frames: Vec<(FrameAddress, usize)>,
 }
 
-/// How frames are fetched: few GETs, and each place once.
+/// Groups frames into few GETs that fetch each offset once.
 pub(super) fn spans(mut frames: Vec<(FrameAddress, usize)>) -> Vec<Span> {
     frames.sort_unstable_by_key(|(frame, _)| (frame.pack, frame.offset));
     let mut spans: Vec<Span> = Vec::new();
@@ -123,7 +124,7 @@ pub(super) fn spans(mut frames: Vec<(FrameAddress, usize)>) -> Vec<Span> {
     spans
 }
 
-/// The frames that those ranges become: ranges side by side become one.
+/// The frames of these ranges: adjoining ranges become one.
 pub(super) fn frames_of(extents: &[Extent]) -> Vec<ByteRange> {
     let mut runs: Vec<ByteRange> = Vec::new();
     for extent in extents {
@@ -165,7 +166,7 @@ mod tests {
         map.insert(range, frame(pack, start, end)).unwrap();
     }
 
-    /// Moves what lies in pack 1, as it was copied from `then`, in the map `now`.
+    /// Moves the extents in pack 1, copied from `then`, in the map `now`.
     fn moved(then: &BlockMap, now: &BlockMap) -> Option<Moved> {
         let from = extents_in(then, &[PackId(1)]);
         let ranges = frames_of(&from).into_iter();
@@ -195,7 +196,7 @@ mod tests {
         insert(&mut map, 1, 100, 200);
         insert(&mut map, 2, 150, 160);
         let moved = moved(&map, &map).unwrap();
-        // Ranges side by side share a frame.
+        // Adjoining ranges share a frame.
         assert_eq!(
             places(&moved.map),
             [(0, 100, 9), (100, 150, 9), (150, 160, 2), (160, 200, 9)]
@@ -227,7 +228,7 @@ mod tests {
         let mut then = BlockMap::new();
         insert(&mut then, 1, 0, 100);
         insert(&mut then, 1, 50, 100);
-        // Now the first frame has them all again.
+        // Now the first frame has all of them again.
         let mut now = BlockMap::new();
         insert(&mut now, 1, 0, 100);
         let after = moved(&then, &now).unwrap();

@@ -1,4 +1,4 @@
-//! Rewriting that an operator asks for: at once and all that is below the threshold, within the rate as ever.
+//! Rewriting on an operator's order: at once, of everything below the threshold, and within the rate as always.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use super::{Collector, CollectorStatus};
 use crate::state::Stopped;
 
-/// How long an order waits before it is tried again when the bucket does not answer well.
+/// How long an order waits for another attempt when the bucket does not answer well.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
-/// Why packs are not rewritten though somebody asks for it.
+/// Why the gateway refuses an order to rewrite packs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectRefusal {
     /// Rewriting is off.
@@ -24,19 +24,19 @@ pub enum CollectRefusal {
     Stopped(Stopped),
 }
 
-/// What keeps the collector from doing what was asked for.
+/// What keeps the collector from carrying out an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CollectorWait {
     /// Writers, uploads, or commits.
     Others,
-    /// The bucket does not answer well, and what it says.
+    /// The bucket does not answer well; with its answer.
     Bucket(String),
 }
 
-/// What operators have asked for, and what it waits for.
+/// The orders of operators, and what they wait for.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
-    /// None if there is nothing to be done for them.
+    /// `None` if there is no open order.
     open: Mutex<Option<Order>>,
 }
 
@@ -54,7 +54,7 @@ impl Orders {
         self.open.lock().is_some()
     }
 
-    /// Nothing is left to be rewritten.
+    /// Ends the order: nothing is left to rewrite.
     pub(super) fn done(&self) {
         *self.open.lock() = None;
     }
@@ -77,7 +77,7 @@ impl Orders {
 }
 
 impl Collector {
-    /// Something is to be done before the next commit.
+    /// Makes the collector work before the next commit.
     fn begin(&self) {
         self.begun.store(true, Ordering::Release);
         self.changed.store(true, Ordering::Release);
@@ -85,7 +85,8 @@ impl Collector {
 }
 
 impl Collector {
-    /// Has all packs rewritten that are mostly dead; says how the collector is then. What is asked for twice is done once.
+    /// Orders to rewrite all packs that are mostly dead; returns the collector's status. A second order while one is
+    /// open changes nothing.
     pub(crate) fn collect_now(&self) -> Result<CollectorStatus, CollectRefusal> {
         if self.context.config.rewrite_below == 0 {
             return Err(CollectRefusal::Off);
@@ -95,12 +96,12 @@ impl Collector {
         }
         self.orders.place();
         self.begin();
-        // The publisher reads the accounts, if that was not done, and then hands over.
+        // The publisher reads the accounts, if that was not done, and then wakes the collector.
         self.context.signals.wake_publisher();
         Ok(self.current_status())
     }
 
-    /// Waits until it may work again: for the next commit, or, while an operator waits, for a moment.
+    /// Waits until the collector may work again: for the next commit, or, while an order is open, for a moment.
     pub(super) async fn collect_later(&self, why: String) {
         if !self.orders.is_open() {
             return self.wake.notified().await;

@@ -1,13 +1,13 @@
-//! Packs that nothing knows: put there by a gateway that ended, or was fenced, before it had published them.
+//! Orphaned packs: put by a gateway that ended, or was fenced, before it had published them.
 //!
-//! Why those of an earlier epoch are garbage for good: an account is made by the gateway that wrote the pack, in the batch
-//! of its checkpoint; a gateway of an earlier epoch can commit nothing any more; and what is replayed from its log is
-//! written anew, under numbers of the new epoch. So a pack of an earlier epoch without an account, seen in metadata that
-//! were read after the bucket was listed, never gets one.
+//! Packs of an earlier epoch without an account are garbage for good: the gateway that wrote a pack makes its
+//! account, in the batch of its checkpoint; a gateway of an earlier epoch cannot commit any more; and blocks that are
+//! replayed from its log are uploaded again, under numbers of the new epoch. So a pack of an earlier epoch that has
+//! no account in metadata that were read after the bucket was listed never gets one.
 //!
-//! Such a gateway may have had packs on their way when it was killed or fenced, and they may arrive after the first look. So
-//! there is a second one, with the first commit when the grace time is over, and further ones while what is found is too
-//! young.
+//! Such a gateway may have had packs in flight when it was killed or fenced, and they may arrive after the first
+//! look. So there is a second look, with the first commit after the grace time, and further ones while found packs
+//! are too young.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use super::rate::{Rate, Work};
 use super::rewrite::Unfinished;
 use super::{Collector, PAGE, Step};
 
-/// Objects that one request lists.
+/// How many objects one request lists.
 const LISTED_AT_ONCE: u64 = 1000;
 
 /// An object below `packs/` that may be garbage.
@@ -32,15 +32,15 @@ struct Suspect {
     bytes: u64,
 }
 
-/// When the bucket is to be looked at.
+/// When to list the packs in the bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Looks {
-    /// At once, and again.
+    /// Now, and again later.
     #[default]
     First,
-    /// Not before this, and again if some are too young then.
+    /// Not before this time, and again if some are too young then.
     Again(Instant),
-    /// There can be no more.
+    /// Never again: there can be no more orphans.
     Over,
 }
 
@@ -53,7 +53,7 @@ impl Looks {
         }
     }
 
-    /// What comes after a look.
+    /// The state after a look.
     fn next(self, some_are_young: bool, now: Instant, grace: Duration) -> Looks {
         match self == Looks::First || some_are_young {
             true => Looks::Again(now + grace),
@@ -63,7 +63,7 @@ impl Looks {
 }
 
 impl Collector {
-    /// Looks for packs that nothing knows, if it is time to, and deletes them.
+    /// Looks for orphaned packs, if it is time to, and deletes them.
     pub(super) async fn look_for_orphans(&self) -> Step {
         let looks = *self.looks.lock();
         if !looks.is_due(Instant::now()) {
@@ -83,10 +83,10 @@ impl Collector {
         }
     }
 
-    /// Deletes what is old enough; says whether some is not.
+    /// Deletes the orphans that are old enough; returns whether some are not.
     async fn delete_orphans(&self) -> Result<bool, String> {
         let pace = Rate::of(&self.context.config);
-        // The metadata come after the list: what was published meanwhile is in them.
+        // The metadata are read after the list, so that they have everything that was published meanwhile.
         let (mut suspects, young) = self.packs_of_earlier_epochs(&pace).await?;
         self.subtract::<PackRecord>(KeyRange::packs(), &mut suspects)
             .await
@@ -146,14 +146,14 @@ impl Collector {
         Ok((suspects, young))
     }
 
-    /// Leaves out what the metadata know.
+    /// Removes the packs that the metadata know.
     async fn subtract<R: Record>(
         &self,
         range: KeyRange,
         suspects: &mut Vec<Suspect>,
     ) -> Result<(), StoreError> {
         let mut rest = range;
-        // Both are in the order of numbers.
+        // Both are in ascending order of numbers.
         let mut kept = Vec::new();
         let mut unseen = std::mem::take(suspects).into_iter().peekable();
         while unseen.peek().is_some() {
@@ -177,8 +177,8 @@ impl Collector {
         Ok(())
     }
 
-    /// A second look, at this one alone: that it has no account, and that no block refers to it, though one without an
-    /// account never should.
+    /// Checks one suspect again: that it has no account, and that no block refers to it, though no block should refer
+    /// to a pack without an account.
     async fn is_orphan(&self, suspect: Suspect, work: &mut Work) -> Result<bool, String> {
         let Suspect { pack, bytes } = suspect;
         let blocks = match self.blocks_that_may_refer(pack, bytes, work).await {

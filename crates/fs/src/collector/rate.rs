@@ -1,16 +1,16 @@
-//! How fast background work may go.
+//! The rate limits of background work.
 
 use std::time::Duration;
 
 use crate::FsConfig;
 
-/// Shorter rests are left out: a timer is no more exact.
+/// Shorter rests are left out: a timer is not more exact.
 const LEAST_REST: Duration = Duration::from_millis(1);
 
-/// What a step has cost.
+/// The cost of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// Bytes that went to the bucket and came from it.
+    /// Bytes sent to the bucket and received from it.
     pub(crate) bytes: u64,
     pub(crate) requests: u64,
 }
@@ -47,7 +47,7 @@ impl Rate {
         }
     }
 
-    /// How long to rest after a step so that it stays within both limits, however fast it was done.
+    /// How long to rest after a step so that both limits hold, however fast the step was.
     fn rest(&self, work: Work) -> Duration {
         let time = |amount: u64, rate: u64| {
             let seconds = amount as f64 / rate.max(1) as f64;

@@ -1,7 +1,7 @@
-//! Rewriting packs that are mostly dead: what lives of them goes into a new pack.
+//! Rewriting packs that are mostly dead: their live bytes are copied into a new pack.
 //!
-//! Copying changes nothing: the new pack is one that nothing knows until the publisher has redirected the maps. A crash
-//! in between leaves it as an orphan; afterwards the old packs have no live bytes, and are deleted like all others.
+//! Copying changes nothing: nothing refers to the new pack until the publisher has redirected the maps. A crash in
+//! between leaves it as an orphan; afterwards the old packs have no live bytes, and are deleted like all others.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -26,24 +26,24 @@ use super::{Collector, PAGE, Step};
 use crate::publisher::{Account, Committer, Halted, PutPack, address, known_frame};
 use crate::state::Stopped;
 
-/// How often something of a pack is asked for that does not come, while the bucket answers others.
+/// How often a request for a pack may fail while the bucket answers others.
 const MOST_FAILURES: u32 = 5;
-/// Blocks whose maps one batch changes, at most.
+/// The most blocks whose maps one batch changes.
 const MOST_BLOCKS: usize = 4096;
-/// Beside what is copied: what one GET brings, and a frame of it that was compressed.
+/// Memory beside the copied bytes: one GET, and a frame of it that was compressed.
 const FRAMES_ON_THEIR_WAY: u64 = MOST_SPAN + BLOCK_SIZE;
 
-/// A new pack in the bucket, and what the publisher has to redirect to it.
+/// A new pack in the bucket, and the moves for which the publisher redirects maps to it.
 pub(super) struct Rewritten {
     pack: PutPack,
     moves: Vec<Move>,
-    /// Told when it is done.
+    /// Signals the end of the redirection.
     done: oneshot::Sender<()>,
 }
 
-/// Why copying did not come to an end.
+/// Why copying did not complete.
 pub(super) enum Unfinished {
-    /// Others need the memory.
+    /// Other tasks need the memory.
     Busy,
     /// The bucket does not answer well.
     Later(String),
@@ -53,18 +53,18 @@ pub(super) enum Unfinished {
 
 impl From<StoreError> for Unfinished {
     fn from(error: StoreError) -> Self {
-        // What is damaged is found, and said, by who needs it.
+        // The tasks that need damaged metadata find and report them.
         Unfinished::Later(error.to_string())
     }
 }
 
-/// The live bytes of a block that move, and where they come from.
+/// The live bytes of a block that move, and their sources.
 struct Wanted {
     block: BlockKey,
     extents: Vec<Extent>,
 }
 
-/// The same with the bytes of the frames that they become.
+/// The same with the bytes of their new frames.
 struct Copied {
     block: BlockKey,
     extents: Vec<Extent>,
@@ -83,7 +83,7 @@ impl Copied {
         }
     }
 
-    /// Copies what counts of a frame; nothing if a map says more of it than it has.
+    /// Copies the wanted bytes of a frame; `None` if a map refers to more bytes than the frame has.
     fn take(&mut self, address: &FrameAddress, frame: &Frame) -> Option<()> {
         let of_it = self
             .extents
@@ -106,7 +106,7 @@ impl Copied {
 }
 
 impl Collector {
-    /// Copies what lives of these packs into a new one, and has the maps redirected to it.
+    /// Copies the live bytes of these packs into a new one, and has the maps redirected to it.
     pub(super) async fn rewrite(self: &Arc<Self>, group: Vec<PackId>) -> Step {
         let mut work = Work::default();
         let rewritten = match self.copy(&group, &mut work).await {
@@ -117,7 +117,7 @@ impl Collector {
                 if self.failures.fetch_add(1, Ordering::Relaxed) < MOST_FAILURES {
                     return Step::Later(why);
                 }
-                // The bucket answers others, so something is wrong with this one.
+                // The bucket answers other requests, so something is wrong with this pack.
                 return self.give_up(group[0], &why, work);
             }
             Err(Unfinished::Alone(pack, why)) => return self.give_up(pack, &why, work),
@@ -145,14 +145,15 @@ impl Collector {
         Step::Worked(work)
     }
 
-    /// The new pack, once it is in the bucket; none if nothing of the packs lives any more, or not yet.
+    /// The new pack, once it is in the bucket; `None` if nothing of the packs is live any more, or not yet.
     async fn copy(
         self: &Arc<Self>,
         group: &[PackId],
         work: &mut Work,
     ) -> Result<Option<(PutPack, Vec<Move>)>, Unfinished> {
-        // Before anything is asked for: who finds no memory comes back, and must not pay for each time. It is for the
-        // bytes, as many as there are or one pack has room for; the pack that is made of them; and what is on its way.
+        // Leased before any request: a step that finds no memory is repeated, and must not pay for requests each
+        // time. The memory is for the bytes, as many as there are or one pack has room for; for the pack that is
+        // built from them; and for the bytes in flight.
         let live = self.survey.lock().live_in(group);
         let most = live.min(self.copy_bytes().max(BLOCK_SIZE));
         let lease = self
@@ -169,8 +170,8 @@ impl Collector {
         self.put_copy(copied, lease, work).await.map(Some)
     }
 
-    /// What lives in these packs, in the order of blocks, as far as one pack has room for it. Nothing also if that changes
-    /// meanwhile.
+    /// The live bytes of these packs, in the order of blocks, as far as one pack has room for them. Empty also if
+    /// they change meanwhile.
     async fn live_in(&self, group: &[PackId], work: &mut Work) -> Result<Vec<Wanted>, Unfinished> {
         let mut blocks = BTreeSet::new();
         let mut said = vec![0; group.len()];
@@ -212,12 +213,12 @@ impl Collector {
             }
         }
         for ((pack, found), said) in group.iter().zip(found).zip(said) {
-            // Read after the maps: what lived at the first look may have been written anew since.
+            // Read after the maps: bytes that were live at first may have been overwritten since.
             let record = self.context.catalog.pack(*pack).await?;
             let says = record.map_or(0, |record| record.live_bytes);
             if found < says {
                 if says != said {
-                    // What it holds was found for other blocks meanwhile, perhaps: it is looked through again.
+                    // Other blocks may have begun to share its frames meanwhile: the pack is examined again later.
                     return Ok(Vec::new());
                 }
                 return Err(Unfinished::Alone(
@@ -229,7 +230,8 @@ impl Collector {
         Ok(wanted)
     }
 
-    /// The blocks that were given frames of a pack which were written for others. Some may have others by now.
+    /// The blocks that share frames of a pack which were written for other blocks. Some may refer to other frames by
+    /// now.
     async fn referrers(&self, pack: PackId) -> Result<Vec<BlockKey>, Unfinished> {
         let mut range = KeyRange::referrers(pack);
         let mut blocks = Vec::new();
@@ -252,15 +254,16 @@ impl Collector {
         }
     }
 
-    /// The blocks whose maps may refer to a pack: those that its index names, beside its [referrers](Collector::referrers). Who
-    /// relies on these being all has to compare what he finds with the pack's account.
+    /// The blocks whose maps may refer to a pack: those that its index names, beside its
+    /// [referrers](Collector::referrers). A caller that relies on these being all must compare the bytes that it
+    /// finds with the pack's account.
     pub(super) async fn blocks_that_may_refer(
         &self,
         pack: PackId,
         bytes: u64,
         work: &mut Work,
     ) -> Result<BTreeSet<BlockKey>, Unfinished> {
-        /// A first look at the end of a pack: the index of some 370 frames.
+        /// The first part that is read of the end of a pack: the index of some 370 frames.
         const TAIL: u64 = (16 << 10) + INDEX_FOOTER_LEN as u64;
         const _: () = assert!(TAIL > INDEX_ENTRY_LEN as u64);
         let mut tail_len = TAIL;
@@ -323,7 +326,7 @@ impl Collector {
         Ok(copied)
     }
 
-    /// Makes a pack of the bytes, and puts it into the bucket: until it is there, or the volume stops.
+    /// Builds a pack of the bytes and puts it into the bucket: until it has arrived, or the volume stops.
     async fn put_copy(
         self: &Arc<Self>,
         copied: Vec<Copied>,
@@ -343,7 +346,7 @@ impl Collector {
             let mut writer = PackWriter::new_in(memory, pack, &keys, compression);
             let mut moves = Vec::with_capacity(copied.len());
             let mut known = Vec::new();
-            // What several blocks share they go on sharing.
+            // Blocks that shared a frame go on sharing its copy.
             let mut written: HashMap<Sources, (FrameRef, BlockKey)> = HashMap::new();
             for Copied {
                 block,
@@ -394,7 +397,8 @@ impl Collector {
                     break;
                 }
                 Err(error) => {
-                    // Given up it might be there all the same, and nothing would know it before the next opening.
+                    // If given up, the pack might be in the bucket all the same, and nothing would know it before the
+                    // next opening.
                     is_doubtful = true;
                     tracing::debug!("pack {pack}: {error}; tried again");
                     tokio::time::sleep(backoff(attempt, &*self.context.environment.random)).await;
@@ -422,7 +426,8 @@ impl Collector {
         Ok((pack, moves))
     }
 
-    /// The publisher's part: maps that still refer to what was copied refer to the copy, in one batch with the accounts.
+    /// The publisher's part: redirects maps that still refer to the copied frames to the copies, in one batch with
+    /// the accounts.
     pub(super) async fn redirect(
         &self,
         committer: &Committer,
@@ -476,13 +481,13 @@ impl Collector {
         drop(survey);
         let rewritten = packs.difference(&refused).count() as u64;
         self.rewritten.fetch_add(rewritten, Ordering::Relaxed);
-        // Nobody waits any more while the volume stops.
+        // While the volume stops, the receiver may be dropped.
         let _ = done.send(());
         Ok(())
     }
 }
 
-/// How the map of `block` names a frame that was written for another block.
+/// The address in the map of `block` for a frame that was written for another block.
 fn shared(frame: &FrameRef, first: BlockKey, block: BlockKey, range: ByteRange) -> FrameAddress {
     let written_for = Origin {
         block: first,

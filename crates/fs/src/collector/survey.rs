@@ -1,4 +1,4 @@
-//! What the accounts of packs say, and which packs are worth rewriting. Knows no clock and does no I/O.
+//! A survey of the accounts of packs, which decides which packs are worth rewriting. It has no clock and does no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,26 +6,27 @@ use forebay_meta::record::PackRecord;
 use forebay_types::PackId;
 use forebay_types::balance::taken;
 
-/// Packs below the threshold that are remembered. Where there are more, they are looked for again when these are done.
+/// How many packs below the threshold are remembered. If there are more, the survey starts again when these are done.
 const MOST_REMEMBERED: usize = 100_000;
-/// Packs that are rewritten together, at most.
+/// The most packs that are rewritten together.
 const MOST_TOGETHER: usize = 64;
-/// Rewriting has to free this share of a full pack: less is not worth its requests.
+/// Rewriting must free this share of a full pack: less is not worth its requests.
 const LEAST_GAIN: u64 = 32;
 
-/// All packs together.
+/// The sums of all packs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// How many there are.
+    /// Number of packs.
     pub packs: u64,
-    /// Bytes that they have in the bucket.
+    /// Their bytes in the bucket.
     pub stored_bytes: u64,
     /// Bytes of their frames before compression.
     pub raw_bytes: u64,
-    /// Bytes of files that refer to them. What several files, or several places of one, share counts for each.
+    /// Bytes of files that refer to them. Bytes that several files, or several places of one, share count for each.
     pub live_bytes: u64,
-    /// What of that is beyond the bytes that a pack holds: that many at least lie in the bucket once and are referred to
-    /// more than once. Where a pack has dead bytes as well, it may be more: accounts do not tell which bytes are shared.
+    /// The live bytes in excess of the bytes that a pack holds: at least that many are in the bucket once and
+    /// referred to more than once. Where a pack has dead bytes as well, it may be more: accounts do not say which
+    /// bytes are shared.
     pub shared_bytes: u64,
 }
 
@@ -50,22 +51,22 @@ impl Space {
         );
     }
 
-    /// Bytes of the packs, before compression, that files refer to, each counted once: at most so many.
+    /// An upper limit of the bytes of the packs, before compression, that files refer to, each counted once.
     pub fn used_bytes(&self) -> u64 {
         self.live_bytes.saturating_sub(self.shared_bytes)
     }
 }
 
-/// What is known of the accounts: all of those before [`Survey::rest`], kept exact by what commits change.
+/// The known accounts: all before [`Survey::rest`], kept exact by the changes of commits.
 #[derive(Debug)]
 pub(crate) struct Survey {
     /// A pack with a smaller live share than this, in hundredths, is rewritten.
     below_percent: u32,
-    /// The accounts from here on were not read yet; none if all were.
+    /// The accounts from here on were not read yet; none if all were read.
     rest: Option<PackId>,
     space: Space,
     sparse: BTreeMap<PackId, PackRecord>,
-    /// Some found no place in `sparse`.
+    /// `sparse` was full for some packs.
     more: bool,
     /// Packs that could not be rewritten: not tried again by this gateway.
     alone: BTreeSet<PackId>,
@@ -88,7 +89,7 @@ impl Survey {
         self.rest
     }
 
-    /// Takes in the accounts that come next, in order. Fewer than were asked for are the last ones.
+    /// Adds the next accounts, in ascending order. If there are fewer than `asked`, they are the last ones.
     pub(crate) fn page(&mut self, accounts: &[(PackId, PackRecord)], asked: usize) {
         for (pack, record) in accounts {
             self.space.add(record);
@@ -100,7 +101,7 @@ impl Survey {
         };
     }
 
-    /// A commit has changed an account; nothing stands for none.
+    /// Notes that a commit has changed an account; `None` stands for no account.
     pub(crate) fn changed(
         &mut self,
         pack: PackId,
@@ -108,7 +109,7 @@ impl Survey {
         after: Option<&PackRecord>,
     ) {
         if self.rest.is_some_and(|rest| pack >= rest) {
-            // It will be read as it is now.
+            // It will be read in its new state.
             return;
         }
         if let Some(before) = before {
@@ -135,7 +136,7 @@ impl Survey {
         self.sparse.insert(pack, *record);
     }
 
-    /// A pack cannot be rewritten, and is not tried again.
+    /// Notes that a pack cannot be rewritten, so that it is not tried again.
     pub(crate) fn leave_alone(&mut self, pack: PackId) {
         self.sparse.remove(&pack);
         if self.alone.len() < MOST_REMEMBERED {
@@ -143,35 +144,35 @@ impl Survey {
         }
     }
 
-    /// All packs together; none before all accounts were read.
+    /// The sums of all packs; `None` before all accounts were read.
     pub(crate) fn space(&self) -> Option<Space> {
         self.rest.is_none().then_some(self.space)
     }
 
-    /// Packs that are to be rewritten, and what of them is dead, in bytes of the bucket.
+    /// Number of packs to rewrite, and their dead bytes in the bucket.
     pub(crate) fn to_rewrite(&self) -> (u64, u64) {
         let dead = self.sparse.values().map(dead_bytes).sum();
         (self.sparse.len() as u64, dead)
     }
 
-    /// Packs that could not be rewritten.
+    /// Number of packs that could not be rewritten.
     pub(crate) fn left_alone(&self) -> u64 {
         self.alone.len() as u64
     }
 
-    /// Live bytes of packs that are to be rewritten.
+    /// Live bytes of packs that will be rewritten.
     pub(crate) fn live_in(&self, group: &[PackId]) -> u64 {
         let records = group.iter().filter_map(|pack| self.sparse.get(pack));
         records.map(|record| record.live_bytes).sum()
     }
 
-    /// The packs that should be rewritten next, together, whose live bytes fill a pack of `pack_bytes` or nearly so;
-    /// none if nothing is worth it.
+    /// The next packs to rewrite together, whose live bytes fill a pack of `pack_bytes` or nearly so; empty if
+    /// nothing is worth it.
     pub(crate) fn next_group(&mut self, pack_bytes: u64) -> Vec<PackId> {
         self.group_that_frees(pack_bytes / LEAST_GAIN, pack_bytes)
     }
 
-    /// The same, also if little comes of it.
+    /// The same, even if it frees little.
     pub(crate) fn next_group_of_all(&mut self, pack_bytes: u64) -> Vec<PackId> {
         self.group_that_frees(0, pack_bytes)
     }
@@ -179,7 +180,7 @@ impl Survey {
     fn group_that_frees(&mut self, least: u64, pack_bytes: u64) -> Vec<PackId> {
         let group = worthwhile(&self.sparse, pack_bytes, least);
         if group.is_empty() && self.more && self.rest.is_none() {
-            // What found no place is looked for again.
+            // Starts again, to find the packs for which `sparse` had no room.
             let alone = std::mem::take(&mut self.alone);
             *self = Survey {
                 alone,
@@ -190,21 +191,21 @@ impl Survey {
     }
 }
 
-/// Whether the live share of a pack is below so many hundredths.
+/// Whether the live share of a pack is below this percentage.
 pub(crate) fn is_sparse(record: &PackRecord, below_percent: u32) -> bool {
     let (live, raw) = (u128::from(record.live_bytes), u128::from(record.raw_bytes));
     live * 100 < raw * u128::from(below_percent)
 }
 
-/// Bytes of a pack in the bucket that nothing refers to, as far as its account can tell.
+/// Bytes of a pack in the bucket to which nothing refers, as far as its account shows.
 pub(crate) fn dead_bytes(record: &PackRecord) -> u64 {
     let raw = u128::from(record.raw_bytes.max(1));
     let dead = u128::from(record.raw_bytes.saturating_sub(record.live_bytes));
     (u128::from(record.bytes) * dead / raw) as u64
 }
 
-/// The first packs that are worth rewriting together, which is if that frees `least` bytes. Neighbours by number are taken together: they were written at one
-/// time, so that what lay together goes on to lie together.
+/// The first packs that are worth rewriting together: if that frees `least` bytes. Neighbours by number are taken
+/// together: they were written at the same time, so their bytes stay together.
 fn worthwhile(sparse: &BTreeMap<PackId, PackRecord>, pack_bytes: u64, least: u64) -> Vec<PackId> {
     let mut group = Vec::new();
     let (mut live, mut freed) = (0_u64, 0_u64);
@@ -283,7 +284,7 @@ mod tests {
             survey.changed(PackId(pack), Some(&record(8 * MIB, 3 * MIB)), None);
         }
         assert_eq!(survey.next_group(8 * MIB), packs(&[3, 4]));
-        // One alone may be larger than a pack is meant to be.
+        // A single one may be larger than the intended size of a pack.
         let mut survey = surveyed(&[(7, record(64 * MIB, 20 * MIB))]);
         assert_eq!(survey.next_group(8 * MIB), packs(&[7]));
     }
@@ -300,7 +301,7 @@ mod tests {
         assert_eq!(survey.next_group(8 * MIB), []);
         assert_eq!(survey.next_group_of_all(8 * MIB), packs(&[1, 2]));
         assert_eq!(surveyed(&[]).next_group_of_all(8 * MIB), []);
-        // Many tiny ones together come to no more packs than one round may look at.
+        // Many tiny ones are limited by the number of packs in one round.
         let many: Vec<_> = (1..1000).map(|pack| (pack, record(64 << 10, 9))).collect();
         let group = surveyed(&many).next_group(8 * MIB);
         assert_eq!(group.len(), MOST_TOGETHER);
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(survey.rest(), Some(PackId(0)));
         survey.page(&[(PackId(1), whole), (PackId(5), whole)], 2);
         assert_eq!((survey.rest(), survey.space()), (Some(PackId(6)), None));
-        // Known already: counted. Not read yet: it will come with its page.
+        // An account that was read already counts. One that was not will come with its page.
         survey.changed(PackId(5), Some(&whole), Some(&half));
         survey.changed(PackId(7), Some(&whole), Some(&half));
         survey.changed(PackId(8), None, Some(&whole));

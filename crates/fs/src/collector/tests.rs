@@ -64,7 +64,7 @@ async fn turns(world: &World, collector: &Collector, committer: &Committer) {
 #[tokio::test]
 async fn what_lives_of_a_sparse_pack_moves_to_a_new_one() {
     let world = World::new(|config| config.orphan_grace = Duration::from_secs(3600));
-    // Reclaiming is the publisher's; there is none.
+    // Reclaiming is the publisher's work, and there is no publisher here.
     world.progress.nothing_to_reclaim();
     let collector = Arc::new(Collector::new(context(&world)));
     let committer = world.committer(vec![collector.clone()]);
@@ -105,7 +105,7 @@ async fn a_pack_that_was_deleted_and_comes_back_is_deleted_again() {
     let collector = Arc::new(Collector::new(context(&world)));
     collector.put_in_doubt(OLD);
     collector.pack_deleted(OLD);
-    // A late attempt to put it.
+    // A late attempt to put the pack.
     world.put_pack(OLD, &[(block(0), vec![7; 100])]).await;
     let committer = world.committer(vec![collector.clone()]);
     let task = tokio::spawn(collector.clone().run_forever());

@@ -1,4 +1,4 @@
-//! What a batch does to the accounts of packs and of the volume.
+//! The changes of a batch to the accounts of packs and of the volume.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use forebay_meta::record::{Displaced, PackRecord};
 use forebay_types::PackId;
 use forebay_types::balance::taken;
 
-/// What a batch adds to and takes from the accounts of packs and of the volume.
+/// What a batch adds to the accounts of packs and of the volume, and what it takes from them.
 #[derive(Default)]
 pub(crate) struct Account {
-    /// What published packs lose.
+    /// Bytes that published packs lose.
     pub(super) displaced: Displaced,
-    /// Bytes of each pack that something refers to from now on.
+    /// Bytes of each pack that are referred to from now on.
     added: BTreeMap<PackId, u64>,
     /// The accounts of new packs.
     pub(super) opened: Vec<(PackId, PackRecord)>,
 }
 
 impl Account {
-    /// Something refers to so many bytes of a pack, which is new or shared.
+    /// Adds references to this many bytes of a pack, which is new or shared.
     pub(crate) fn add(&mut self, pack: PackId, bytes: u64) {
         *self.added.entry(pack).or_default() += bytes;
     }
 
-    /// Opens the account of a new pack, with the bytes that something refers to after all. If there are none, there is no
-    /// account, and this says so: the pack is to be deleted.
+    /// Opens the account of a new pack, with the bytes that are still referred to. If there are none, opens no
+    /// account and returns false: the pack must be deleted.
     pub(crate) fn open(&mut self, pack: PackId, record: PackRecord) -> bool {
         let live_bytes = self.added.get(&pack).copied().unwrap_or(0);
         if live_bytes > 0 {
@@ -37,7 +37,7 @@ impl Account {
         live_bytes > 0
     }
 
-    /// Bytes that something refers to from now on in packs that were published before.
+    /// Bytes of packs published before that are referred to from now on.
     pub(super) fn referred(&self) -> BTreeMap<PackId, u64> {
         let mut referred = self.added.clone();
         referred.retain(|_, gained| *gained > 0);
@@ -53,8 +53,8 @@ impl Account {
             bytes += lost;
             let mut rest = lost;
             if let Some(added) = self.added.get_mut(&pack) {
-                // It had left early, and was written anew in the same checkpoint. What a shared pack loses and gains
-                // cancels as well.
+                // It was uploaded eagerly, and written again in the same checkpoint. Losses and gains of a shared
+                // pack cancel as well.
                 rest = lost.saturating_sub(*added);
                 *added -= lost - rest;
             }
@@ -65,7 +65,7 @@ impl Account {
         bytes
     }
 
-    /// The volume's bytes after this.
+    /// The volume's bytes after this batch.
     pub(crate) fn balance(&self, before: u64) -> u64 {
         let added: u64 = self.added.values().sum();
         taken(

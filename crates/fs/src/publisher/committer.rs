@@ -1,6 +1,6 @@
-//! Commits: one atomic metadata batch, with what it does to the accounts of packs, and what observers add.
+//! Commits: one atomic metadata batch, with its changes to the accounts of packs and the records of observers.
 //!
-//! The publisher commits, and engines commit in its turn: never two at a time. An error of the bucket is waited out.
+//! The publisher commits, and engines commit in its turn: never two at a time. Errors of the bucket are waited out.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -24,7 +24,7 @@ use super::progress::Progress;
 use super::put_pack::PutPack;
 use crate::state::{Signals, Stopped, StoreTrouble};
 
-/// Pauses between two looks for what is gone.
+/// Pauses between two checks for missing objects.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
@@ -38,12 +38,12 @@ pub(crate) struct Committer {
     pub(crate) random: Arc<dyn Randomness>,
     /// The gateway's folder, for messages.
     pub(crate) folder: String,
-    /// In the order in which they are told.
+    /// In the order in which they are called.
     pub(crate) observers: Vec<Arc<dyn Observer>>,
 }
 
 impl Committer {
-    /// Asks the metadata store until it answers; `Err` when that cannot help.
+    /// Repeats a request to the metadata store until it is answered; `Err` if repeating cannot help.
     pub(crate) async fn insist<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, Halted>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -76,7 +76,7 @@ impl Committer {
         }
     }
 
-    /// Waits a while for the bucket; `Err` when the volume stops meanwhile.
+    /// Pauses until the bucket may work again; `Err` if the volume stops meanwhile.
     pub(crate) async fn wait_for_store(&self, why: &str, attempt: u32) -> Result<(), Halted> {
         self.trouble.store_error(why);
         let mut stopped = self.signals.watch_stopped();
@@ -87,10 +87,10 @@ impl Committer {
         }
     }
 
-    /// Waits a while before the next look for what is gone; `Err` when the volume stops meanwhile.
+    /// Pauses before the next check for missing objects; `Err` if the volume stops meanwhile.
     async fn wait_for_what_is_gone(&self, what: &str, attempt: u32) -> Result<(), Halted> {
         if !self.signals.is_serving() {
-            // Nobody is served yet, and the log is as it was.
+            // No client is served yet, and the log is unchanged.
             self.signals.stop(Stopped::Failed(self.explain_gone(what)));
             return Err(Halted);
         }
@@ -108,13 +108,13 @@ impl Committer {
         }
     }
 
-    /// What is gone, in words for the operator.
+    /// Describes missing objects for the operator.
     pub(crate) fn explain_gone(&self, what: &str) -> String {
         explain(what, &self.folder)
     }
 
-    /// Commits a batch together with what it does to the accounts. `closing` is the checkpoint that it publishes, if it
-    /// is one, and when its packs are there.
+    /// Commits a batch together with its changes to the accounts. `closing` is the checkpoint that it publishes, if
+    /// it is one, and the signal that its packs are in the bucket.
     pub(crate) async fn commit(
         &self,
         mut batch: Batch,
@@ -148,7 +148,7 @@ impl Committer {
             if record.is_none() && gained > 0 {
                 record = self.sharing.kept(pack);
                 if record.is_none() {
-                    // Published, it would be a file without its bytes.
+                    // If published, it would be a file without its bytes.
                     let why = format!("pack {pack} has gone that {gained} bytes were found in");
                     self.signals.stop(Stopped::Failed(why));
                     return Err(Halted);
@@ -194,7 +194,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Notes in the batch that a pack is to be deleted.
+    /// Notes in the batch that a pack must be deleted.
     pub(crate) fn discard(
         &self,
         pack: PackId,
@@ -207,7 +207,7 @@ impl Committer {
         self.progress.note_garbage();
     }
 
-    /// Notes in a batch what a pack holds that it publishes.
+    /// Notes in a batch the frames of a pack that it publishes.
     pub(crate) fn note_frames(&self, pack: &PutPack, batch: &mut Batch) {
         for (part, frames) in notable(pack).chunks(PART_FRAMES).enumerate() {
             let key = Key::PackFrames(pack.id, part as u32);
@@ -215,7 +215,7 @@ impl Committer {
         }
     }
 
-    /// The batch that had [these notes](Committer::note_frames) is durable.
+    /// Notes that the batch with [these notes](Committer::note_frames) is durable.
     pub(crate) fn noted_frames(&self, pack: &PutPack) {
         let frames = notable(pack);
         if !frames.is_empty() {
@@ -226,27 +226,27 @@ impl Committer {
         }
     }
 
-    /// Whether an observer has records that should be committed though nothing else is.
+    /// Whether an observer has records that should be committed even if nothing else must be.
     pub(super) fn has_records_due(&self) -> bool {
         let mut observers = self.observers.iter();
         observers.any(|observer| observer.has_records_due())
     }
 
-    /// An attempt to put this pack was never answered.
+    /// Reports that an attempt to put this pack was never answered.
     pub(crate) fn put_in_doubt(&self, pack: PackId) {
         self.observers
             .iter()
             .for_each(|observer| observer.put_in_doubt(pack));
     }
 
-    /// The pack was deleted.
+    /// Reports that the pack was deleted.
     pub(super) fn pack_deleted(&self, pack: PackId) {
         self.observers
             .iter()
             .for_each(|observer| observer.pack_deleted(pack));
     }
 
-    /// The pack is not in the bucket, though the metadata need it.
+    /// Reports that the pack is missing in the bucket, though the metadata need it.
     pub(super) fn pack_missing(&self, pack: PackId) {
         self.observers
             .iter()
@@ -264,7 +264,7 @@ fn notable(pack: &PutPack) -> Vec<KnownFrame> {
     pack.known.iter().filter(worth).copied().collect()
 }
 
-/// What is gone, what is done about it, and what to do.
+/// Describes the missing objects, what the gateway does about them, and what the operator should do.
 fn explain(what: &str, folder: &str) -> String {
     format!(
         "{what}: objects of this volume were deleted, or the server came back with another disk. Nothing more is published, and the log in {folder} keeps what was not; writes go on until it is full. Put the objects back (earlier versions of them, or a copy of the bucket), and the gateway goes on by itself. If that is not possible, copy what clients can still read, stop the gateway, and keep {folder}: `forebay log salvage current --data-dir {folder} --to NEWFOLDER` writes what is in the log as files, and `forebay salvage` what is left of the packs"

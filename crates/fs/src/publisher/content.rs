@@ -19,7 +19,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// What each of its frames is of.
+    /// The origins of its frames.
     pub(super) fn origins(&self) -> impl Iterator<Item = Origin> {
         let origin = |frame: &ByteRange| Origin {
             block: self.key,

@@ -1,4 +1,4 @@
-//! What the publisher needs of the rest.
+//! The parts of other rooms that the publisher needs.
 
 use std::sync::Arc;
 
@@ -16,35 +16,36 @@ use crate::FsConfig;
 use crate::damages::Damages;
 use crate::state::{Closed, EagerUploads, Memory, Node, Signals, StoreTrouble, TakenOver};
 
-/// Where checkpoints come from.
+/// The source of checkpoints.
 #[async_trait]
 pub(crate) trait CheckpointSource: Send + Sync {
-    /// Closes the open checkpoint; none if nothing changed in it.
+    /// Closes the open checkpoint; `None` if nothing changed in it.
     fn close(&self) -> Option<Closed>;
 
-    /// Since when the oldest change of the open checkpoint waits; none if there is none.
+    /// The time of the oldest change in the open checkpoint; `None` if there is none.
     fn open_since(&self) -> Option<Instant>;
 
     /// Whether unpublished names take so much memory that the open checkpoint should close.
     fn wants_to_close(&self) -> bool;
 
-    /// Takes over those of the blocks that are unchanged since they were offered, for an upload before their checkpoint
-    /// closes; none if none is.
+    /// Takes over the blocks that are unchanged since they were offered, for their eager upload; `None` if there are
+    /// none.
     fn take_over(&self, blocks: Vec<(Arc<Node>, BlockIndex)>) -> Option<TakenOver>;
 
-    /// The closed checkpoint is published, with this next inode number.
+    /// Notes that the closed checkpoint is published, with this next inode number.
     fn published(&self, next_inode: u64);
 
-    /// The bucket has everything before `end`, as `state` says there: the log before it is not needed any more.
+    /// Notes that the bucket has everything before `end`, with `state` as its published state: the log before it is
+    /// no longer needed.
     fn recycle(&self, end: Lsn, state: &VolumeState);
 
-    /// Of a file's truncated blocks, these are left to be collected.
+    /// Notes the blocks that are left after truncated blocks of a file were collected.
     fn truncated_collected(&self, inode: Inode, left: TruncatedBlocks);
 
-    /// When to try to begin a failed log again; none if the log works.
+    /// When to try to restart a failed log; `None` if the log works.
     fn next_log_attempt(&self) -> Option<Instant>;
 
-    /// Begins the log again if it has failed and the bucket has everything.
+    /// Restarts the log if it has failed and the bucket has everything.
     async fn restart_log(&self);
 }
 
@@ -73,12 +74,12 @@ pub(super) mod fake {
 
     use super::*;
 
-    /// Checkpoints of what a test has changed.
+    /// A source whose checkpoints hold the changes that a test makes.
     pub(in crate::publisher) struct FakeSource {
         catalog: Arc<Catalog>,
         open: AtomicU64,
         changed: Mutex<Vec<Arc<Node>>>,
-        /// What the publisher has called, in order.
+        /// The publisher's calls, in order.
         pub(in crate::publisher) calls: Mutex<Vec<String>>,
     }
 
@@ -97,7 +98,7 @@ pub(super) mod fake {
             CheckpointId(self.open.load(Ordering::Relaxed))
         }
 
-        /// The node has changed in the open checkpoint.
+        /// Marks the node as changed in the open checkpoint.
         pub(in crate::publisher) fn change(&self, node: &Arc<Node>) {
             self.changed.lock().push(node.clone());
         }

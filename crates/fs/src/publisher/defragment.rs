@@ -1,4 +1,4 @@
-//! Blocks whose maps have too many extents are put together and written anew in one piece.
+//! Defragmenting: a block whose map has too many extents is assembled and written again in one piece.
 
 use std::collections::HashSet;
 
@@ -10,9 +10,9 @@ use super::dirty::{DirtyBlock, Rewrite};
 use super::{Halted, Publisher};
 
 impl Publisher {
-    /// All bytes of a block from its start to the last one that is not a hole: what the bucket has,
-    /// and over it what is dirty. None when the bucket's bytes are damaged: then the dirty ranges go
-    /// there one by one, and what is damaged stays to be reported to its readers.
+    /// All bytes of a block from its start to the last one that is not a hole: the bucket's bytes, overlaid by the
+    /// dirty ones. `None` if the bucket's bytes are damaged: then the dirty ranges are uploaded one by one, and
+    /// readers still get errors for the damaged bytes.
     pub(super) async fn whole_block(
         &self,
         block: &DirtyBlock,
@@ -34,7 +34,7 @@ impl Publisher {
             let extents = rewrite.map.extents().iter();
             for extent in extents.filter(|extent| extent.frame == *address) {
                 let range = extent.range.intersect(live);
-                // A frame has all that its address says, or it would not have been opened.
+                // A frame has all bytes of its address, or it would not have been opened.
                 if let Some(bytes) = frame.part(address, range).filter(|_| !range.is_empty()) {
                     whole[std::ops::Range::<usize>::from(range)].copy_from_slice(bytes);
                 }
@@ -53,7 +53,7 @@ impl Publisher {
         Ok(Some(whole))
     }
 
-    /// Fetches frames of a block until each of them is there; false when one of them is damaged.
+    /// Fetches frames of a block until all of them are in memory; false if one of them is damaged.
     async fn fetch_for_rewrite(
         &self,
         block: BlockKey,

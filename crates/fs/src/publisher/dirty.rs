@@ -10,30 +10,30 @@ use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, CheckpointId};
 use super::{Halted, Publisher, pack_plan};
 use crate::state::{Closed, Node};
 
-/// Extents that a block may come to by small writes before it is written anew.
+/// How many extents a block may get by small writes before it is defragmented.
 const FRAGMENTS: usize = MAX_EXTENTS / 4;
 
-/// A block of a checkpoint on its way.
+/// A block of a checkpoint that is being uploaded.
 pub(super) struct DirtyBlock {
     pub(super) key: BlockKey,
     /// The file.
     pub(super) node: Arc<Node>,
     pub(super) snapshot: Snapshot,
-    /// Set when the block map has too many extents to take the dirty ranges one by one: bytes of
-    /// the whole block up to here are written anew in one frame.
+    /// Set if the block map has too many extents to take the dirty ranges one by one: then the whole block up to its
+    /// end is written again in one piece.
     pub(super) rewrite: Option<Rewrite>,
 }
 
 pub(super) struct Rewrite {
     pub(super) map: BlockMap,
-    /// Bytes of the old map that still count.
+    /// Bytes of the old map below this offset are valid.
     pub(super) live: u64,
 }
 
 impl Rewrite {
-    /// Where the last byte of the old map ends that still counts; 0 if none does.
+    /// The end of the last valid byte of the old map; 0 if there is none.
     pub(super) fn end(&self) -> u64 {
-        // Only the last one may reach behind what counts. One that lies behind it has no end that counts.
+        // Only the last extent may reach beyond the valid range; one that lies behind it has no valid bytes.
         let begins_before = |extent: &&Extent| extent.range.start < self.live;
         let last = self.map.extents().iter().rev().find(begins_before);
         last.map_or(0, |extent| extent.range.end.min(self.live))
@@ -48,7 +48,7 @@ impl DirtyBlock {
         }
     }
 
-    /// The frames that it becomes, at most.
+    /// The largest number of frames of this block.
     fn frames(&self) -> usize {
         match self.rewrite {
             Some(_) => pack_plan::frames(ByteRange::new(0, BLOCK_SIZE)).count(),
@@ -57,8 +57,8 @@ impl DirtyBlock {
     }
 }
 
-/// Bytes of memory, at most, that the upload of a pack of these blocks takes: the pack, and blocks that are written anew,
-/// which are put together first.
+/// The most bytes of memory that the upload of a pack of these blocks takes: the pack, and blocks that are
+/// defragmented, which are assembled first.
 pub(super) fn memory(group: &[DirtyBlock]) -> u64 {
     let frames = group.iter().map(DirtyBlock::frames).sum();
     let raw_bytes = group.iter().map(DirtyBlock::bytes).sum();
@@ -66,11 +66,11 @@ pub(super) fn memory(group: &[DirtyBlock]) -> u64 {
     pack_plan::pack_memory(frames, raw_bytes) + rewritten as u64 * BLOCK_SIZE
 }
 
-/// What is dirty in a closed checkpoint and has not been taken over yet.
+/// The dirty blocks of a closed checkpoint that have not been taken over yet.
 pub(super) struct DirtyBlocks {
     of: CheckpointId,
     nodes: std::vec::IntoIter<Arc<Node>>,
-    /// Of the last file that was looked at.
+    /// Blocks of the last file that was looked at.
     blocks: VecDeque<DirtyBlock>,
 }
 
@@ -83,15 +83,15 @@ impl DirtyBlocks {
         }
     }
 
-    /// Whether nothing is left. Files that have no dirty blocks may be, unless this says so.
+    /// Whether no files and blocks are left. If false, the remaining files may still have no dirty blocks.
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.nodes.len() == 0
     }
 }
 
 impl Publisher {
-    /// Takes over the next blocks: as many as fill a pack of so many bytes, so that small files share a pack with their
-    /// neighbours and no block is ever split over two. Fewer are the last ones, and none if there are none left.
+    /// Takes over the next blocks: as many as fill a pack of this many bytes, so that small files share a pack with
+    /// their neighbours and no block is ever split over two packs. Fewer are the last ones; `None` if none are left.
     pub(super) async fn next_group(
         &self,
         dirty: &mut DirtyBlocks,
@@ -112,7 +112,7 @@ impl Publisher {
         Ok((!group.is_empty()).then_some(group))
     }
 
-    /// Takes over the dirty ranges of a file. One that the checkpoint removed has none.
+    /// Takes over the dirty ranges of a file. A file that the checkpoint removed has none.
     async fn dirty_blocks(
         &self,
         node: &Arc<Node>,
@@ -138,7 +138,7 @@ impl Publisher {
                 inode: node.inode,
                 block: snapshot.block(),
             };
-            // What has left early has been cut already.
+            // The map of an eager upload was truncated already.
             let (map, floor) = match early {
                 Some(map) => (Some(map), u64::MAX),
                 None if then.published && !then.record.truncated.contains(key.block) => {
@@ -161,10 +161,10 @@ impl Publisher {
     }
 }
 
-/// Whether the block is to be written anew, given the map that it has and where that stops to count.
+/// Whether the block must be defragmented, given its map and the offset from which the map is not valid.
 fn needs_rewrite(key: BlockKey, snapshot: &Snapshot, map: BlockMap, floor: u64) -> Option<Rewrite> {
     let ranges = snapshot.ranges().take(FRAGMENTS + 1).count();
-    // Each range may cut an extent in two and adds one, and more where it is longer than a frame.
+    // Each range may cut an extent in two and adds one, or more if it is longer than a frame.
     if map.extents().len() + 2 * ranges <= FRAGMENTS {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Leaving early: blocks that a sequential writer has filled go to the bucket while their checkpoint is open.
+//! Eager upload: blocks that a sequential writer has filled go to the bucket while their checkpoint is open.
 //!
 //! ```text
 //!   whole ------------> on its way ------------> clean, its place known to the node ------> published
@@ -8,9 +8,9 @@
 //!    |                    | changed meanwhile: dirty as before, and what was put is dead from the start
 //! ```
 //!
-//! One task beside the publisher drives them. Both share the uploads that may be under way at once. A
-//! checkpoint that has closed waits for what is still on its way of it, so that the publisher never
-//! meets a block whose bytes somebody else answers for.
+//! One task beside the publisher drives the eager uploads. The two share the limit of concurrent uploads. After a
+//! checkpoint has closed, the publisher waits for its eager uploads, so that it never meets a block that another task
+//! is uploading.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +27,10 @@ use super::upload::Landed;
 use super::{Halted, Publisher, pack_plan};
 use crate::state::{AT_ONCE_BESIDE, EagerUploads, Memory, Signals, Stopped, TakenOver};
 
-/// How long an upload that finds no memory waits at most before it looks again.
+/// The longest time that an upload without memory waits before it checks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// A pack that leaves, from the first look for its memory until it has arrived.
+/// A pack of an eager upload, from the first request for its memory until it has arrived.
 struct UnderWay {
     eager: Arc<EagerUploads>,
     memory: Arc<Memory>,
@@ -48,13 +48,13 @@ impl UnderWay {
         }
     }
 
-    /// Whether no other one is.
+    /// Whether it is the only eager upload.
     fn is_alone(&self) -> bool {
         self.eager.under_way() == 1
     }
 
-    /// Memory for the pack, out of what uploads may have. One at a time there is always, for memory becomes free by
-    /// uploads; the next one waits for room.
+    /// Memory for the pack, from the part for uploads. The only upload always gets it, because uploads make memory
+    /// free; another one waits for room.
     async fn lease(&self, bytes: u64) -> Lease {
         loop {
             if let Some(lease) = self.memory.try_lease_reserve(bytes) {
@@ -71,9 +71,9 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.eager.end_pack();
-        // What has arrived may be evicted.
+        // The uploaded blocks may be evicted now.
         self.signals.memory_freed();
-        // The publisher frees the memory of packs if no further one follows.
+        // The publisher frees the memory of packs if no other pack follows.
         self.signals.wake_publisher();
     }
 }
@@ -106,7 +106,7 @@ impl Publisher {
         }
     }
 
-    /// Puts the blocks into the bucket and notes where they lie.
+    /// Puts the blocks into the bucket and notes their addresses.
     async fn upload_taken(
         self: Arc<Publisher>,
         taken: TakenOver,
@@ -138,10 +138,10 @@ impl Publisher {
             .clone()
             .upload_pack(checkpoint, pack, blocks, lease, landed);
         let (Ok(()), Some(Landed { pack, frames })) = (upload.await, landings.recv().await) else {
-            // The volume has stopped, and what was on its way is in the log.
+            // The volume has stopped; the log still has the blocks.
             return;
         };
-        // Before the blocks, whose publication looks for it.
+        // Before the block maps, because the publication of a block needs its pack.
         let mut packs = self.eager_packs.lock();
         packs.entry(checkpoint).or_default().extend(pack);
         drop(packs);
@@ -166,7 +166,7 @@ impl Publisher {
         }
     }
 
-    /// The packs that were uploaded before this checkpoint closed.
+    /// Takes the packs that were uploaded before this checkpoint closed.
     pub(super) fn take_eager_packs(&self, checkpoint: CheckpointId) -> Vec<PutPack> {
         self.eager_packs
             .lock()
@@ -174,7 +174,7 @@ impl Publisher {
             .unwrap_or_default()
     }
 
-    /// Waits for what is on its way of a checkpoint that has closed; `Err` when the volume stops meanwhile.
+    /// Waits for the eager uploads of a checkpoint that has closed; `Err` if the volume stops meanwhile.
     pub(super) async fn all_arrived(
         &self,
         under_way: &tokio::sync::RwLock<()>,

@@ -1,4 +1,4 @@
-//! What other engines see of commits.
+//! The view that other engines have of commits.
 
 use std::collections::BTreeSet;
 
@@ -14,24 +14,25 @@ pub(crate) struct AccountChange {
     pub(crate) after: Option<PackRecord>,
 }
 
-/// An engine that is told what becomes of packs. Calls come one after the other; none may wait.
+/// An engine that observes commits and the fate of packs. Calls come one after the other; none may wait.
 pub(crate) trait Observer: Send + Sync {
-    /// Whether it has records that should be committed though nothing else is.
+    /// Whether it has records that should be committed even if nothing else must be.
     fn has_records_due(&self) -> bool {
         false
     }
 
-    /// A batch is about to be committed, with which the packs `dead` go. The observer may add records of its own.
+    /// A batch is about to be committed, which removes the packs `dead`. The observer may add records of its own.
     fn before_commit(&self, batch: &mut Batch, dead: &BTreeSet<PackId>) {
         let _ = (batch, dead);
     }
 
-    /// That batch is in the bucket. `changes` are those of accounts; the packs `dead` have none any more.
+    /// That batch is in the bucket. `changes` are the changes of accounts; the packs `dead` have no account any more.
     fn committed(&self, changes: &[AccountChange], dead: &BTreeSet<PackId>) {
         let _ = (changes, dead);
     }
 
-    /// An attempt to put this pack was never answered: it may be carried out later, also after the pack was deleted.
+    /// An attempt to put this pack was never answered: the bucket may carry it out later, even after the pack was
+    /// deleted.
     fn put_in_doubt(&self, pack: PackId) {
         let _ = pack;
     }

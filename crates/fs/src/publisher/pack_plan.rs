@@ -3,11 +3,12 @@
 use forebay_pack::PackWriter;
 use forebay_types::{BLOCK_SIZE, ByteRange};
 
-/// Raw bytes of a frame, at most: what a read of a few cold bytes fetches and checks. Frames of a block lie one behind the
-/// other, so that one GET brings as many of them as somebody wants; in a block map each of a row takes five bytes.
+/// The most raw bytes of a frame: a read of a few cold bytes fetches and verifies that much. Frames of a block lie
+/// one behind the other, so one GET fetches as many of them as are wanted; in a block map, each frame of such a row
+/// takes five bytes.
 pub(crate) const FRAME_BYTES: u64 = 256 << 10;
 
-/// The frames that `range`, counted within a block, is written as. They end at multiples of [`FRAME_BYTES`].
+/// The frames of `range`, counted within a block. They end at multiples of [`FRAME_BYTES`].
 pub(crate) fn frames(range: ByteRange) -> impl Iterator<Item = ByteRange> + Clone {
     let first = range.start / FRAME_BYTES;
     let behind = match range.is_empty() {
@@ -18,13 +19,13 @@ pub(crate) fn frames(range: ByteRange) -> impl Iterator<Item = ByteRange> + Clon
         .map(move |number| ByteRange::at(number * FRAME_BYTES, FRAME_BYTES).intersect(range))
 }
 
-/// Bytes of memory that a pack of so many frames takes, at most, whose raw bytes come to `raw_bytes`. A frame of one byte
-/// has a header and an entry in the index as all others have: they count.
+/// The most bytes of memory that a pack of this many frames takes, whose raw bytes sum up to `raw_bytes`. A frame of
+/// one byte has a header and an entry in the index like all others: they count.
 pub(crate) fn pack_memory(frames: usize, raw_bytes: u64) -> u64 {
     raw_bytes + PackWriter::most_bytes(frames, 0) as u64
 }
 
-/// The same for a pack of so many whole blocks.
+/// The same for a pack of this many whole blocks.
 pub(crate) fn whole_blocks(blocks: usize) -> u64 {
     let raw_bytes = blocks as u64 * BLOCK_SIZE;
     pack_memory((raw_bytes / FRAME_BYTES) as usize, raw_bytes)

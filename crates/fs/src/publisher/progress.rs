@@ -1,4 +1,4 @@
-//! How far publications have come, and what other engines leave for the publisher to do.
+//! The progress of publications, and work that other engines leave to the publisher.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -10,37 +10,37 @@ use tokio::sync::watch;
 
 use crate::state::Signals;
 
-/// What is done about the last closed checkpoint.
+/// What happens to the last closed checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
     /// It is published.
     #[default]
     Idle,
-    /// Its packs are on their way to the bucket.
+    /// Its packs are being uploaded.
     Uploading,
-    /// Its metadata are on their way to the bucket.
+    /// Its metadata are being committed.
     Publishing,
 }
 
 /// The progress of one volume. Only the publisher and its commits change it.
 pub(crate) struct Progress {
     published: watch::Sender<Lsn>,
-    /// Number of the last checkpoint that is published; 0 before the first one of this gateway.
+    /// Number of the last published checkpoint; 0 before the first one of this gateway.
     last: AtomicU64,
-    /// The volume's state as the bucket has it.
+    /// The volume's published state.
     state: Mutex<VolumeState>,
     stage: Mutex<Stage>,
     uploads: AtomicUsize,
     /// There may be removed files to collect, dead packs to delete, or records of observers to commit.
     garbage: AtomicBool,
-    /// Packs could not be deleted: to be tried again after the next publication.
+    /// Packs could not be deleted: try again after the next publication.
     undeleted: AtomicBool,
     next_pack: AtomicU64,
     signals: Arc<Signals>,
 }
 
 impl Progress {
-    /// Goes on from the state that the bucket has.
+    /// Continues from the published state.
     pub(crate) fn new(state: VolumeState, signals: Arc<Signals>) -> Progress {
         Progress {
             published: watch::Sender::new(state.published),
@@ -64,12 +64,13 @@ impl Progress {
         self.published.subscribe()
     }
 
-    /// The last checkpoint that is published.
+    /// The last published checkpoint.
     pub(crate) fn last(&self) -> CheckpointId {
         CheckpointId(self.last.load(Ordering::Acquire))
     }
 
-    /// A checkpoint is published: first its number is known, and when everything else is done, its end.
+    /// Notes that a checkpoint is published: first its number becomes known, and when everything else is done, its
+    /// end.
     pub(super) fn checkpoint_published(&self, id: CheckpointId) {
         self.last.store(id.0, Ordering::Release);
     }
@@ -94,12 +95,12 @@ impl Progress {
         *self.stage.lock() = stage;
     }
 
-    /// Packs on their way to the bucket.
+    /// Packs in flight to the bucket.
     pub(crate) fn uploads(&self) -> usize {
         self.uploads.load(Ordering::Relaxed)
     }
 
-    /// Counts a pack on its way, until what it gives is dropped.
+    /// Counts a pack in flight, until the result is dropped.
     pub(super) fn begin_upload(&self) -> Upload<'_> {
         self.uploads.fetch_add(1, Ordering::Relaxed);
         Upload(&self.uploads)
@@ -113,7 +114,7 @@ impl Progress {
         self.next_pack.load(Ordering::Relaxed)
     }
 
-    /// There is something to do beside checkpoints: the publisher looks at once.
+    /// Notes that there is work beside checkpoints, and wakes the publisher.
     pub(crate) fn tidy(&self) {
         self.note_garbage();
         self.signals.wake_publisher();
@@ -123,12 +124,12 @@ impl Progress {
         self.garbage.store(true, Ordering::Release);
     }
 
-    /// The publisher is about to look for garbage.
+    /// Notes that the publisher is about to look for garbage.
     pub(super) fn begin_reclaiming(&self) {
         self.garbage.store(false, Ordering::Release);
     }
 
-    /// As after a step of reclaiming that has found nothing.
+    /// The state after a step of reclaiming that has found nothing.
     #[cfg(test)]
     pub(crate) fn nothing_to_reclaim(&self) {
         self.begin_reclaiming();
@@ -138,12 +139,12 @@ impl Progress {
         self.garbage.load(Ordering::Acquire)
     }
 
-    /// A pack could not be deleted.
+    /// Notes that a pack could not be deleted.
     pub(super) fn note_undeleted(&self) {
         self.undeleted.store(true, Ordering::Release);
     }
 
-    /// What could not be deleted is tried again.
+    /// Makes the publisher try again the deletions that failed.
     pub(super) fn retry_undeleted(&self) {
         if self.undeleted.swap(false, Ordering::AcqRel) {
             self.note_garbage();
@@ -151,7 +152,7 @@ impl Progress {
     }
 }
 
-/// A pack on its way.
+/// A pack in flight.
 pub(super) struct Upload<'a>(&'a AtomicUsize);
 
 impl Drop for Upload<'_> {

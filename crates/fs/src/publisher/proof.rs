@@ -1,17 +1,18 @@
-//! Whether the bucket still has what a publication builds on.
+//! The proof that the bucket still has the objects that a publication builds on.
 //!
-//! A gateway that only writes does not notice when what it wrote before is deleted: by a rule that expires objects, by
-//! hand, by a server that came back with another disk. It would recycle the log for a state that nobody can read. So
+//! A gateway that only writes does not notice when objects that it wrote before are deleted: by a rule that expires
+//! objects, by hand, by a server that came back with another disk. It would recycle the log for a state that nobody
+//! can read. So
 //!
-//! * after each checkpoint's commit, one table of the metadata that is older than it is asked for, another one each time
-//!   ([`MetaStore::prove`](forebay_meta::MetaStore::prove)). Only then is the checkpoint published: the log before it is
-//!   recycled, blocks are clean, and who waits for it is answered;
-//! * while checkpoints are published, the descriptor and a pack that the last ones refer to are asked for in turn, one of
-//!   them every [`presence_interval`](crate::FsConfig::presence_interval);
-//! * a flush asks for a table, for the descriptor, and for packs that were missing before it says that the bucket holds
-//!   everything.
+//! * after each checkpoint's commit, the gateway asks for one table of the metadata that is older than it, another
+//!   one each time ([`MetaStore::prove`](forebay_meta::MetaStore::prove)). Only then is the checkpoint published: the
+//!   log before it is recycled, blocks are clean, and waiting callers are answered;
+//! * while checkpoints are published, the gateway asks in turn for the descriptor and for a pack that the last ones
+//!   refer to, one of them every [`presence_interval`](crate::FsConfig::presence_interval);
+//! * a flush asks for a table, for the descriptor, and for packs that were missing, before it confirms that the
+//!   bucket holds everything.
 //!
-//! An idle volume asks for nothing.
+//! An idle volume sends no requests.
 //!
 //! ```text
 //!              a table or the descriptor is not there
@@ -40,12 +41,12 @@ use tokio::time::Instant;
 use super::observer::{AccountChange, Observer};
 use super::{FlushError, Halted, Publisher};
 
-/// Packs of the last checkpoints, one of which is asked for.
+/// How many packs of the last checkpoints are remembered; one of them is asked for.
 const RECENT: usize = 64;
-/// Missing packs that flushes ask for again.
+/// How many missing packs flushes ask for again.
 const MOST_MISSING: usize = 16;
 
-/// What is known of the objects that publications build on.
+/// The knowledge of the objects that publications build on.
 pub(crate) struct Proof {
     store: Arc<dyn ObjectStore>,
     descriptor: Path,
@@ -56,14 +57,14 @@ pub(crate) struct Proof {
 
 #[derive(Default)]
 struct Packs {
-    /// Those that the last checkpoints refer to, the newest last.
+    /// Packs that the last checkpoints refer to, the newest last.
     recent: VecDeque<PackId>,
-    /// Those that were not there.
+    /// Packs that were missing.
     missing: BTreeSet<PackId>,
 }
 
 impl Proof {
-    /// Of a volume whose descriptor was there a moment ago.
+    /// The proof of a volume whose descriptor was there a moment ago.
     pub(crate) fn new(store: &Store) -> Proof {
         Proof {
             store: store.store.clone(),
@@ -74,7 +75,7 @@ impl Proof {
         }
     }
 
-    /// Accounts of packs have changed: those that live are referred to.
+    /// Notes changed accounts: live packs are referred to.
     fn note_accounts(&self, changes: &[AccountChange]) {
         let mut packs = self.packs.lock();
         for change in changes {
@@ -89,7 +90,7 @@ impl Proof {
         }
     }
 
-    /// Whether it is time to look for something beside tables.
+    /// Whether it is time to check something beside tables.
     fn is_due(&self, interval: Duration) -> bool {
         let mut looked = self.looked.lock();
         let is_due = looked.elapsed() >= interval;
@@ -105,7 +106,7 @@ impl Proof {
         packs.recent.get(index as usize).copied()
     }
 
-    /// Asks for the descriptor.
+    /// Checks that the descriptor is in the bucket.
     async fn descriptor(&self) -> Result<(), StoreError> {
         match self.store.head(&self.descriptor).await {
             Ok(_) => Ok(()),
@@ -125,7 +126,8 @@ impl Observer for Proof {
 }
 
 impl Publisher {
-    /// Looks whether the bucket has what the checkpoint builds on whose batch has just been committed. Returns when it has.
+    /// Checks that the bucket has the objects on which the checkpoint builds whose batch was just committed. Returns
+    /// when it has.
     pub(super) async fn prove_checkpoint(&self) -> Result<(), Halted> {
         let store = self.context.catalog.store();
         self.committer.insist(|| store.prove()).await?;
@@ -144,8 +146,9 @@ impl Publisher {
         }
     }
 
-    /// The same before it is said that the bucket holds everything. `just_proven` if that was done for a checkpoint that
-    /// was published for it. Gives what the bucket does not hold though all of it was published.
+    /// The same, before a flush confirms that the bucket holds everything. `just_proven` if that was done for a
+    /// checkpoint that was published for the flush. Returns what the bucket does not hold though all of it was
+    /// published.
     pub(super) async fn prove_all(
         &self,
         just_proven: bool,
@@ -165,9 +168,9 @@ impl Publisher {
         Ok(Ok(()))
     }
 
-    /// Whether the bucket does not have a pack that the metadata need; its frames are damaged then.
+    /// Whether a pack that the metadata need is missing in the bucket; then its frames are damaged.
     async fn is_missing(&self, pack: PackId) -> Result<bool, Halted> {
-        // One that cannot be asked for now is asked for later.
+        // If the bucket does not answer, the next check asks again.
         let is_there = self.context.packs.has(pack).await.unwrap_or(true);
         let is_missing = !is_there
             && self

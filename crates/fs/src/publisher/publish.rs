@@ -19,7 +19,7 @@ use super::{Halted, Publisher};
 use crate::state::{Closed, ClosedNode, LEASE, Node, Stopped};
 
 impl Publisher {
-    /// Makes the closed checkpoint the state of the volume, as soon as its packs are in the bucket.
+    /// Makes the closed checkpoint the published state of the volume, as soon as its packs are in the bucket.
     pub(crate) async fn publish(
         self: &Arc<Self>,
         closed: Closed,
@@ -29,7 +29,7 @@ impl Publisher {
         let mut account = Account::default();
         let mut ledger = Ledger::default();
         let mut outcomes = HashMap::new();
-        // Of all truncated files together.
+        // The budget of all truncated files together.
         let mut budget = self.context.config.maps_at_once;
         for node in &closed.nodes {
             let (then, early, before) = {
@@ -74,7 +74,7 @@ impl Publisher {
         self.committer
             .commit(batch, account, state, Some((closed.id, &uploaded.ready)))
             .await?;
-        // Before anything is given up that the bucket may not have after all.
+        // Before anything is dropped that the bucket may not have after all.
         self.prove_checkpoint().await?;
 
         for pack in &uploaded.packs {
@@ -100,8 +100,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Adds what a checkpoint did to one object; gives its record as the bucket then has it, and none if
-    /// it is gone.
+    /// Adds a checkpoint's changes of one object to the batch; returns its record as it will be published, or `None`
+    /// if it was removed.
     async fn publish_node(
         &self,
         node: &Node,
@@ -115,7 +115,7 @@ impl Publisher {
             if then.published {
                 batch.delete(&Key::Inode(inode));
                 let truncated = &then.record.truncated;
-                // Its maps go with all others of the file.
+                // Its maps are deleted with all others of the file.
                 self.note_truncated(inode, truncated, &TruncatedBlocks::default(), batch);
                 let has_maps = then.record.used > 0 || !truncated.is_empty();
                 if then.record.kind() == Kind::Regular && has_maps {
@@ -151,7 +151,7 @@ impl Publisher {
             (key.block, Extent { range, frame })
         });
         let mut added = 0;
-        // What has left early came before what was dirty at the close.
+        // Eager uploads precede the blocks that were dirty when the checkpoint closed.
         for (block, Extent { range, frame }) in early.chain(uploaded) {
             let map = match maps.entry(block) {
                 Entry::Occupied(entry) => entry.into_mut(),

@@ -1,20 +1,20 @@
-//! A pack that was made, and how the metadata name its frames.
+//! A pack that was built, and the addresses of its frames in the metadata.
 
 use forebay_meta::record::{FrameAddress, KnownFrame, Origin, PackRecord};
 use forebay_pack::{FrameHash, FrameRef};
 use forebay_reduction::dedup::Fingerprint;
 use forebay_types::{BlockKey, PackId};
 
-/// A pack that is not published, in the bucket or on its way there.
+/// A pack that is not published, in the bucket or in flight.
 pub(crate) struct PutPack {
     pub(crate) id: PackId,
-    /// As if all of it were referred to.
+    /// Its account if all of it were referred to.
     pub(crate) record: PackRecord,
-    /// What its frames are known by; none without deduplication.
+    /// Its frames with their fingerprints; empty without deduplication.
     pub(crate) known: Vec<KnownFrame>,
 }
 
-/// How the metadata name a frame.
+/// The address of a frame in the metadata.
 pub(crate) fn address(frame: &FrameRef) -> FrameAddress {
     FrameAddress {
         pack: frame.pack,
@@ -27,7 +27,7 @@ pub(crate) fn address(frame: &FrameRef) -> FrameAddress {
     }
 }
 
-/// What is known of a frame that was put into a pack.
+/// The record of a frame that was put into a pack, with its fingerprint.
 pub(crate) fn known_frame(
     block: BlockKey,
     frame: &FrameRef,

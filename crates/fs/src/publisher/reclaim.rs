@@ -1,8 +1,8 @@
-//! Reclaiming: the block maps of removed files and [truncated blocks](super::truncated), and packs to which nothing refers
-//! any more. What the scrub has to note goes along, or goes alone if there is enough of it.
+//! Reclaiming: deletes the block maps of removed files and [truncated blocks](super::truncated), and packs to which
+//! nothing refers any more. The scrub's records are committed with it, or alone if there are enough of them.
 //!
-//! All are noted in the batch that made them garbage, so that a crash forgets neither. A pack is
-//! deleted only when the metadata that no longer refer to it are durable in the bucket.
+//! The batch that makes something garbage also notes it as garbage, so a crash loses no note. A pack is deleted only
+//! when the metadata that no longer refer to it are durable in the bucket.
 
 use forebay_meta::record::{DeadPack, Garbage};
 use forebay_meta::{Batch, Key, KeyRange};
@@ -11,11 +11,11 @@ use forebay_types::{BlockIndex, BlockKey, PackId};
 use super::account::Account;
 use super::{Halted, Publisher};
 
-/// Removed files that one step looks at.
+/// How many removed files one step looks at.
 const FILES: usize = 256;
-/// Packs that one step deletes.
+/// How many packs one step deletes.
 const PACKS: usize = 64;
-/// Notes on the frames of packs that one step deletes.
+/// How many notes on the frames of packs one step deletes.
 const NOTES: usize = 4096;
 
 impl Publisher {
@@ -91,7 +91,7 @@ impl Publisher {
         Ok(more)
     }
 
-    /// Deletes packs that the durable metadata no longer refer to. Says whether some remain.
+    /// Deletes packs that the durable metadata no longer refer to. Returns whether some remain.
     async fn delete_packs(&self, batch: &mut Batch) -> Result<bool, Halted> {
         let range = KeyRange::dead_packs();
         let packs = self
@@ -103,7 +103,7 @@ impl Publisher {
         for (key, DeadPack) in packs {
             let Key::DeadPack(pack) = key else { continue };
             if !self.context.sharing.let_go(pack) {
-                // The next publication may refer to it again; else it goes after that.
+                // The next publication may refer to it again; otherwise it is deleted after that.
                 self.progress.note_undeleted();
                 continue;
             }
@@ -123,8 +123,8 @@ impl Publisher {
         Ok(more)
     }
 
-    /// Takes away what is noted of the frames of a pack and of who shares them, `budget` notes at most. Says whether
-    /// that is all.
+    /// Deletes the notes on the frames of a pack and on the blocks that share them, `budget` notes at most. Returns
+    /// whether none remain.
     async fn delete_notes(
         &self,
         pack: PackId,

@@ -1,4 +1,4 @@
-//! Which frames of a pack that is put together need not be uploaded: the lookups for `forebay_reduction::dedup`.
+//! Which frames of a new pack need not be uploaded: the lookups for `forebay_reduction::dedup`.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use super::content::Content;
 use super::{Halted, Publisher};
 use crate::state::Stopped;
 
-/// Parts of a pack's frames that are read at a time, and packs' worth of them while the filter is filled.
+/// How many parts of a pack's frames are read at a time; while the filter is filled, parts of all packs.
 const PARTS_PER_SCAN: usize = 16;
 
-/// What becomes of a frame.
+/// The decision about a frame.
 pub(super) enum Choice {
     /// It is uploaded.
     Put,
     /// The bucket has it, in this pack.
     Shared(PackId, KnownFrame),
-    /// It is in a pack that is on its way, at this place in it.
+    /// It is in a pack in flight, at this place in it.
     Awaited(Arc<Arrival>, PackId, usize),
 }
 
@@ -32,7 +32,7 @@ impl Choice {
 }
 
 impl Publisher {
-    /// The fingerprints of all frames of `contents`, in their order; none if nobody asks for them.
+    /// The fingerprints of all frames of `contents`, in their order; empty without deduplication.
     pub(super) async fn fingerprints(
         &self,
         contents: Vec<Content>,
@@ -61,8 +61,8 @@ impl Publisher {
         })
     }
 
-    /// What becomes of the frames with these fingerprints, which are of `checkpoint` and are else put into `pack`. `arrival` is
-    /// set when that has arrived.
+    /// Decides about the frames with these fingerprints. They belong to `checkpoint`, and those that must be uploaded
+    /// go into `pack`. `arrival` is set when that pack has arrived.
     pub(super) async fn choose(
         &self,
         checkpoint: CheckpointId,
@@ -95,7 +95,7 @@ impl Publisher {
         choices
     }
 
-    /// The frame with this fingerprint in a published pack, which is then pinned.
+    /// The frame with this fingerprint in a published pack. The pack is pinned then.
     async fn look_into(
         &self,
         checkpoint: CheckpointId,
@@ -104,7 +104,7 @@ impl Publisher {
     ) -> Option<Choice> {
         let hash = fingerprint.hash?;
         if self.context.damages.may_have(pack) {
-            // What is healed is uploaded anew, and would find what was damaged.
+            // Healing uploads the bytes again, and must not find the damaged frame.
             return None;
         }
         let frames = self.frames_of(pack).await?;
@@ -117,7 +117,7 @@ impl Publisher {
         };
         let pinned = self.context.sharing.pin(checkpoint, pack)?;
         if !pinned {
-            // Only now: whoever makes the pack garbage from here on sees the pin.
+            // Only now: a task that makes the pack garbage from here on sees the pin.
             let account = self.context.catalog.pack(pack).await;
             let account = account
                 .inspect_err(|error| not_looked_up(pack, error))
@@ -131,8 +131,8 @@ impl Publisher {
         Some(Choice::Shared(pack, *found))
     }
 
-    /// The frames of a published pack whose content is known; none if they cannot be read: then what it has is uploaded
-    /// again.
+    /// The frames of a published pack whose content is known; `None` if they cannot be read: then their content is
+    /// uploaded again.
     async fn frames_of(&self, pack: PackId) -> Option<Arc<Frames>> {
         if let Some(frames) = self.context.sharing.frames_of(pack) {
             return Some(frames);
@@ -161,7 +161,7 @@ impl Publisher {
         Some(frames)
     }
 
-    /// Where a frame lies that others have put: `own` is what it would be there for.
+    /// The address of a frame that another upload has put: `own` is the origin that it would have here.
     pub(super) async fn shared_address(
         &self,
         choice: Choice,
@@ -219,8 +219,8 @@ impl Publisher {
             .copied()
     }
 
-    /// Reads what earlier runs have noted of the content of packs. Until that is done, what only they have is uploaded
-    /// again when it comes.
+    /// Reads the notes of earlier runs on the content of packs. Until that is done, content that only these packs
+    /// have is uploaded again.
     pub(crate) async fn learn_frames(self: Arc<Self>) {
         if self.context.sharing.is_off() {
             return;

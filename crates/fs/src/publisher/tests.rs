@@ -26,7 +26,7 @@ struct Scene {
 
 async fn scene_with(turns: Vec<Arc<dyn Turn>>, change: impl FnOnce(&mut FsConfig)) -> Scene {
     let world = World::new(change);
-    // It is looked for now and then.
+    // It is checked now and then.
     let descriptor = VolumeDescriptor::location(&world.store.root);
     let content = Bytes::from_static(b"it is there").into();
     world.store.store.put(&descriptor, content).await.unwrap();

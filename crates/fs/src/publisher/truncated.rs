@@ -1,8 +1,9 @@
-//! Truncated files: the block maps behind the new end go in bounded steps.
+//! Truncated files: the block maps behind the new end are deleted in bounded steps.
 //!
-//! A publication takes some maps itself, so that most truncations leave nothing behind. Where a file has more, it only
-//! notes in the record of the file that the maps of all blocks behind its end do not count; what is written there later
-//! takes its block out of that. The maps go by steps of [reclaiming](super::reclaim), each a batch of its own.
+//! A publication deletes some maps itself, so that most truncations leave nothing behind. If a file has more, it only
+//! notes in the record of the file that the maps of all blocks behind its end are not valid; a later write to such a
+//! block removes the block from that note. Steps of [reclaiming](super::reclaim) delete the maps, each in a batch of
+//! its own.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +15,9 @@ use super::account::Account;
 use super::{Halted, Publisher};
 use crate::state::ClosedNode;
 
-/// Truncated files that one step looks at.
+/// How many truncated files one step looks at.
 const FILES: usize = 256;
-/// Block maps that are read at a time to count their bytes.
+/// How many block maps are read at a time to count their bytes.
 const MAPS_PER_SCAN: usize = 1024;
 
 /// A file whose truncated blocks a step has collected, and those that are left.
@@ -28,17 +29,17 @@ pub(super) struct Collected {
 /// The block maps of a file that a publication changes.
 #[derive(Default)]
 pub(super) struct ChangedMaps {
-    /// As they will be.
+    /// The maps as they will be.
     pub(super) maps: BTreeMap<BlockIndex, BlockMap>,
-    /// The blocks whose maps do not count.
+    /// The blocks whose maps are not valid.
     pub(super) truncated: TruncatedBlocks,
-    /// Bytes that counted and do not count any more.
+    /// Bytes that no longer count.
     pub(super) lost: u64,
 }
 
 impl Publisher {
-    /// Takes what lies behind `floor` from a file's published block maps. Some maps become shorter or go, `budget` at most, but
-    /// the one in which the end lies; where there are more behind it, their blocks are noted.
+    /// Removes the bytes behind `floor` from a file's published block maps. Shortens or deletes some maps, `budget`
+    /// at most, but always the one in which the end lies; if more lie behind it, notes their blocks as truncated.
     pub(super) async fn cut_maps(
         &self,
         inode: Inode,
@@ -58,7 +59,7 @@ impl Publisher {
             if !are_all && block.start() >= floor {
                 break;
             }
-            // What does not count has been taken from the file already.
+            // Bytes that are not valid have been subtracted from the file already.
             if changed.truncated.contains(block) {
                 continue;
             }
@@ -75,7 +76,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Bytes of a file that its published block maps from `from` on have and that count.
+    /// The valid bytes of a file's published block maps from `from` on.
     async fn bytes_from(
         &self,
         inode: Inode,
@@ -94,7 +95,7 @@ impl Publisher {
             .insist(|| self.context.catalog.inode(inode))
             .await?;
         if published.is_some_and(|record| record.size == record.used && record.used == used) {
-            // No holes.
+            // The file has no holes.
             return Ok(used.saturating_sub(from.start()));
         }
         let (mut bytes, mut next) = (0, from);
@@ -116,7 +117,7 @@ impl Publisher {
         }
     }
 
-    /// The map that a block has before a publication puts something into it: what counts of it.
+    /// The map of a block before a publication adds to it: its valid part.
     pub(super) async fn map_before(
         &self,
         key: BlockKey,
@@ -134,7 +135,7 @@ impl Publisher {
         Ok(map)
     }
 
-    /// Notes in a batch that truncated blocks of a file are to be collected, or that none are.
+    /// Notes in a batch that truncated blocks of a file must be collected, or that there are none.
     pub(super) fn note_truncated(
         &self,
         inode: Inode,
@@ -150,7 +151,7 @@ impl Publisher {
         }
     }
 
-    /// Deletes block maps of truncated blocks, `budget` at most. Says whether some remain.
+    /// Deletes block maps of truncated blocks, `budget` at most. Returns whether some remain.
     pub(super) async fn collect_truncated(
         &self,
         budget: &mut usize,
@@ -194,7 +195,7 @@ impl Publisher {
                     account.displace(map.bytes_by_pack());
                     batch.delete(key);
                 }
-                // A range without maps is a scan all the same.
+                // A range without maps costs a scan too.
                 *budget = budget.saturating_sub(maps.len().max(1));
                 left.collected(before);
             }
@@ -212,7 +213,8 @@ impl Publisher {
         Ok(more)
     }
 
-    /// The bucket has what [`collect_truncated`](Publisher::collect_truncated) put into a batch.
+    /// Notes that the bucket has the changes that [`collect_truncated`](Publisher::collect_truncated) put into a
+    /// batch.
     pub(super) fn collected(&self, collected: Vec<Collected>) {
         for Collected { inode, left } in collected {
             self.context.source.truncated_collected(inode, left);

@@ -30,18 +30,18 @@ use super::share::Choice;
 use super::{Halted, Publisher, pack_plan};
 use crate::state::{AT_ONCE_BESIDE, Buffer, Closed, Stopped};
 
-/// What a checkpoint puts into the bucket.
+/// The packs and frames of a checkpoint.
 pub(crate) struct Uploaded {
     /// Its frames, by file.
     pub(crate) frames: HashMap<Inode, Vec<(BlockKey, FrameAddress)>>,
     pub(crate) packs: Vec<PutPack>,
-    /// When all of it is there.
+    /// Resolves when all packs are in the bucket.
     pub(crate) ready: Ready,
-    /// What is still on its way; dropped, it does not arrive.
+    /// The uploads in flight; dropping it cancels them.
     _arriving: JoinSet<()>,
 }
 
-/// Where blocks lie, or will when their pack has arrived.
+/// The addresses of blocks, valid now or when their pack has arrived.
 pub(super) struct Landed {
     /// None if the bucket had everything already.
     pub(super) pack: Option<PutPack>,
@@ -49,20 +49,20 @@ pub(super) struct Landed {
     pub(super) frames: Vec<(BlockKey, FrameAddress)>,
 }
 
-/// A pack that has been put together.
+/// A pack that has been built.
 struct Encoded {
     put: PutPack,
-    /// Where each of its frames will lie.
+    /// The addresses of its frames.
     addresses: Vec<FrameAddress>,
     bytes: Bytes,
     sending: Sending,
 }
 
 impl Publisher {
-    /// Uploads what is dirty. Returns as soon as it is known where all of it will lie, when the last packs may still be on
-    /// their way.
+    /// Uploads the dirty blocks. Returns as soon as all their addresses are known, when the last packs may still be
+    /// in flight.
     pub(crate) async fn upload(self: &Arc<Self>, closed: &Closed) -> Result<Uploaded, Halted> {
-        // The last ones are put together while most of a turn is left to make their metadata in.
+        // The last packs are built while most of a turn is left to make their metadata in.
         let at_once = self.context.config.upload_parallel + 2 * AT_ONCE_BESIDE;
         let mut packs = self.take_eager_packs(closed.id);
         let mut frames: HashMap<_, Vec<_>> = HashMap::new();
@@ -81,7 +81,7 @@ impl Publisher {
             }
         };
         loop {
-            // Oldest first. Some are put together while as many as configured are on their way.
+            // Oldest first. Some packs are built while as many as configured are in flight.
             while uploads.len() < at_once {
                 if next.is_none() {
                     next = self
@@ -89,9 +89,9 @@ impl Publisher {
                         .await?;
                 }
                 let Some(group) = &next else { break };
-                // The pack, and blocks that are put together for it, are memory beside the block buffers whose
-                // bytes they have, until the bucket has them. One at a time there is always, for memory becomes
-                // free by uploads; the next one waits for room, at most until that one is done.
+                // Until the bucket has them, the pack and its assembled blocks take memory beside the block buffers
+                // with the same bytes. The only upload always gets its memory, because uploads make memory free; the
+                // next one waits for room, at most until that one is done.
                 let bytes = memory(group);
                 let lease = match uploads.is_empty() {
                     true => Some(self.context.memory.lease(bytes)),
@@ -103,7 +103,8 @@ impl Publisher {
                 let (publisher, pack) = (self.clone(), self.progress.new_pack());
                 uploads.spawn(publisher.upload_pack(closed.id, pack, group, lease, landed.clone()));
             }
-            // Known before there is room for more, their metadata are made beside as many packs as can be.
+            // All groups are known before there is room for more: their metadata are made while as many packs as
+            // possible are in flight.
             if next.is_none() && (uploads.len() < at_once || dirty.is_empty()) {
                 break;
             }
@@ -146,7 +147,7 @@ impl Publisher {
         })
     }
 
-    /// Looks at what an upload has come to.
+    /// Checks the result of an upload; stops the volume if its task panicked.
     fn ended(&self, done: Result<Result<(), Halted>, JoinError>) -> Result<(), Halted> {
         done.unwrap_or_else(|error| {
             self.context
@@ -156,8 +157,8 @@ impl Publisher {
         })
     }
 
-    /// Makes a pack of what the bucket does not have of the blocks, tells `landed` where all of them lie as soon as that is
-    /// known, and puts the pack into the bucket. The blocks are of `checkpoint`.
+    /// Makes a pack of the blocks' bytes that the bucket does not have, sends `landed` the addresses of all blocks as
+    /// soon as they are known, and puts the pack into the bucket. The blocks belong to `checkpoint`.
     pub(super) async fn upload_pack(
         self: Arc<Self>,
         checkpoint: CheckpointId,
@@ -192,7 +193,7 @@ impl Publisher {
         let (contents, fingerprints) = self.fingerprints(contents).await?;
         let arrival = Arc::new(Arrival::new());
         let choices = self.choose(checkpoint, pack, &arrival, &fingerprints).await;
-        // Of each frame, what it would be there for.
+        // The origin that each frame would have in this pack.
         let owns: Vec<Origin> = contents.iter().flat_map(Content::origins).collect();
         let encoded = self
             .encode_pack(pack, contents, fingerprints, &choices, lease)
@@ -204,7 +205,7 @@ impl Publisher {
                 under_way = Some((encoded.bytes, encoded.sending));
             } else {
                 self.send_pack(pack, encoded.bytes, encoded.sending).await?;
-                // Whoever shares frames of it may wait, and be waited for below.
+                // Uploads that share frames of this pack may wait for it, and this one may wait for them below.
                 let _ = arrival.set(encoded.put.known.clone());
             }
             put = Some(encoded.put);
@@ -219,14 +220,14 @@ impl Publisher {
                 None => addresses.next(),
             };
             let Some(address) = address else {
-                // Published, it would be a hole.
+                // If published, it would be a hole.
                 let why = "a pack has fewer frames than were to be put into it".to_owned();
                 self.context.signals.stop(Stopped::Failed(why));
                 return Err(Halted);
             };
             frames.push((own.block, address));
         }
-        // Who does not listen any more has stopped.
+        // A receiver that was dropped has stopped.
         let _ = landed.send(Landed { pack: put, frames });
         drop(landed);
         match under_way {
@@ -235,7 +236,7 @@ impl Publisher {
         }
     }
 
-    /// Makes a pack of the frames that are to be put. None if there are none.
+    /// Builds a pack of the frames that must be put; `None` if there are none.
     async fn encode_pack(
         self: &Arc<Self>,
         pack: PackId,
@@ -295,7 +296,7 @@ impl Publisher {
                             known_frame(content.key, &frame, &fingerprint, hash)
                         }));
                     }
-                    // From here on writers change its pieces in place again.
+                    // From here on writers can change its pieces in place again.
                     drop(content);
                 }
                 let (bytes, frames) = writer.finish_in_memory();
@@ -308,7 +309,7 @@ impl Publisher {
             )));
             Halted
         })?;
-        // What blocks took that were put together first is free again.
+        // The memory of the assembled blocks is free again.
         let mut lease = kept.unwrap_or(lease);
         let spare = lease.bytes().saturating_sub(bytes.capacity() as u64);
         lease.give_back(spare);
@@ -337,7 +338,7 @@ impl Publisher {
         }))
     }
 
-    /// Puts a pack into the bucket, however long that takes; `Err` when the volume stops before.
+    /// Puts a pack into the bucket, however long that takes; `Err` if the volume stops before.
     async fn send_pack(&self, pack: PackId, bytes: Bytes, sending: Sending) -> Result<(), Halted> {
         let (mut attempt, mut is_doubtful) = (1, false);
         loop {
