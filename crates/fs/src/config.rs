@@ -1,4 +1,4 @@
-//! What a volume is opened with.
+//! The settings with which a volume is opened.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,32 +11,32 @@ use crate::Compression;
 use crate::opening::Opening;
 use crate::state::NODE_BYTES;
 
-/// Bytes for unpublished names and attributes, at most: enough for a checkpoint of a few tens of thousands of files.
+/// The most bytes for unpublished names and attributes: enough for a checkpoint of a few tens of thousands of files.
 const MOST_FOR_NAMES: u64 = 64 << 20;
-/// The same at least: a few thousand files.
+/// The least bytes for them: a few thousand files.
 const LEAST_FOR_NAMES: u64 = 8 << 20;
-/// Nodes that are kept, at most.
+/// The most nodes that are kept.
 const MOST_NODES: u64 = 100_000;
 
-/// How long a change waits for room by default. A store that keeps up makes room several times a second, so a burst is slowed
-/// down and no client has to repeat a call. One that does not will not have caught up in another second either: a
-/// longer wait would only keep other calls from the memory and buffers of this one, and its client repeats it (Linux
-/// after 5 s).
+/// How long a change waits for room by default. A store that keeps up makes room several times a second, so a burst
+/// is slowed down and no client has to repeat a call. One that does not keep up will not have caught up after another
+/// second either: a longer wait would only keep other calls from the memory and buffers of this one, and its client
+/// repeats it (Linux after 5 s).
 pub const ROOM_WAIT: Duration = Duration::from_secs(1);
 
-/// Settings of one gateway on one volume. Where nothing else is said, sizes are in bytes.
+/// Settings of one gateway on one volume. Sizes are in bytes unless stated otherwise.
 #[derive(Clone, Debug)]
 pub struct FsConfig {
-    /// Local folder for the log and the gateway's state; made if it is missing.
+    /// Local folder for the log and the gateway's state; created if it is missing.
     pub data_dir: PathBuf,
-    /// Whether the volume has to be sealed, and what opens it then.
+    /// Whether the volume must be sealed, and with what it is opened then.
     pub expected: Expected,
     /// Whether there is a log, and how it behaves.
     pub log: LogConfig,
-    /// Whether the log has to be sealed: then it is written so, and one that is not is not replayed. Only of a volume that
-    /// is sealed. If not, a sealed log of that volume is read all the same.
+    /// Whether the log must be sealed: then the gateway seals it, and does not replay an unsealed log. Only for a
+    /// sealed volume. If false, a sealed log of that volume is replayed all the same.
     pub seal_log: bool,
-    /// Memory for block buffers; writers wait at it. At least 16 MiB.
+    /// Memory for block buffers; writers wait while it is full. At least 16 MiB.
     pub memory_limit: u64,
     /// How long a change waits for room in memory, and once more for room in the log, before it is answered
     /// [`Error::Delay`](forebay_vfs::Error::Delay) ([`ROOM_WAIT`] by default).
@@ -45,7 +45,7 @@ pub struct FsConfig {
     pub checkpoint_interval: Duration,
     /// Dirty bytes at which a checkpoint closes before its interval is over.
     pub checkpoint_bytes: u64,
-    /// How files are compressed that nobody has written to through an export with a compression of its own.
+    /// The compression of files that were not written through an export with a compression of its own.
     pub compression: Compression,
     /// Whether content that the volume already holds is uploaded again.
     pub dedup: Dedup,
@@ -53,13 +53,13 @@ pub struct FsConfig {
     pub upload_parallel: usize,
     /// Raw bytes at which a pack is complete.
     pub pack_bytes: u64,
-    /// Bytes that are written to a file in a row before its blocks, these included, go to the bucket as soon as they are
-    /// full, instead of with their checkpoint: what a stream holds in memory. A file with less never leaves before its
-    /// checkpoint: it may be gone again soon.
+    /// Bytes that are written to a file in a row before its blocks, these included, are uploaded as soon as they are
+    /// full, instead of with their checkpoint: the memory that a stream holds. The blocks of a file with fewer bytes
+    /// are never uploaded eagerly: it may be deleted again soon.
     pub early_bytes: u64,
-    /// Bytes that files may use altogether; beyond it writes fail with ENOSPC.
+    /// Bytes that all files together may use; beyond it writes fail with ENOSPC.
     pub volume_limit: u64,
-    /// Objects that the volume may have.
+    /// The most objects of the volume.
     pub inode_limit: u64,
     /// Nodes that are kept in memory though nothing of them is unpublished.
     pub node_limit: usize,
@@ -68,35 +68,35 @@ pub struct FsConfig {
     pub overlay_limit: u64,
     /// Memory for the cache of published metadata.
     pub metadata_cache: u64,
-    /// Frames that are fetched from the bucket at the same time, at most: fewer where those of whole
-    /// blocks would take more than an eighth of `memory_limit`.
+    /// The most frames that are fetched from the bucket at the same time: fewer if frames of whole blocks would take
+    /// more than an eighth of `memory_limit`.
     pub fetch_parallel: usize,
-    /// How far ahead of a sequential reader blocks are fetched, at most: less where that would be
-    /// more than a quarter of `memory_limit`. 0 for not at all.
+    /// How far ahead of a sequential reader blocks are fetched, at most: less if that would be more than a quarter of
+    /// `memory_limit`. 0 turns it off.
     pub prefetch_bytes: u64,
-    /// Bytes of disk in `data_dir` for frames that were fetched from the bucket; 0 for none, else
-    /// from [`crate::MIN_DISK_CACHE`] to [`crate::MAX_DISK_CACHE`].
+    /// Bytes of disk in `data_dir` for frames that were fetched from the bucket; 0 for none, otherwise from
+    /// [`crate::MIN_DISK_CACHE`] to [`crate::MAX_DISK_CACHE`].
     pub disk_cache_limit: u64,
-    /// A pack is rewritten when less than so many hundredths of it are in use; 0 for never.
+    /// A pack is rewritten when less than this percentage of it is in use; 0 for never.
     pub rewrite_below: u32,
     /// Bytes per second that background work (rewriting packs) may read and write.
     pub background_rate: u64,
-    /// Requests per second that it may make.
+    /// Requests per second that background work may send.
     pub background_requests: u64,
-    /// Age in the bucket that a pack which nothing knows must have before it is deleted.
+    /// The age in the bucket that an orphaned pack must have before it is deleted.
     pub orphan_grace: Duration,
     /// The most block maps that a publication takes from truncated files, and that one step of their collection deletes; 1 or
     /// more.
     pub maps_at_once: usize,
     /// The interval between checks for the descriptor or a pack while checkpoints are published.
     pub presence_interval: Duration,
-    /// Bytes a second that the scrub reads from the bucket, at most; 1 or more.
+    /// The most bytes a second that the scrub reads from the bucket; 1 or more.
     pub scrub_rate: u64,
-    /// How often the scrub reads each pack back, by itself; zero for never.
+    /// The interval in which the scrub reads each pack back without an order; zero for never.
     pub scrub_interval: Duration,
-    /// Where the opening of the volume notes which step it is at.
+    /// Shows the current step of the volume's opening.
     pub opening: Opening,
-    /// Whether a volume is opened that another gateway holds.
+    /// Whether to open a volume that another gateway holds.
     pub takeover: Takeover,
     /// The description of this gateway for the note in the bucket.
     pub introduction: Introduction,
@@ -105,24 +105,24 @@ pub struct FsConfig {
 /// How an opening treats a volume that another gateway holds, or did not close in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Takeover {
-    /// It fails, and changes nothing.
+    /// The opening fails, and changes nothing.
     #[default]
     Refuse,
-    /// It takes the volume: the other gateway stops at its next publication, and its unpublished changes stay in its
-    /// log.
+    /// The opening takes the volume: the other gateway stops at its next publication, and its unpublished changes
+    /// stay in its log.
     Allow,
 }
 
-/// How a gateway is named to people in the note that it leaves in the bucket. Nothing depends on it.
+/// The description of a gateway, for people, in the note that it leaves in the bucket. Nothing depends on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Introduction {
     /// Name of the machine.
     pub host: String,
-    /// Where it serves NFS.
+    /// The address where it serves NFS.
     pub address: String,
 }
 
-/// Where changes are recorded before they are in the bucket.
+/// Where changes are recorded before they reach the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogConfig {
     /// In a log in the local folder.
@@ -143,8 +143,8 @@ impl FsConfig {
         self.fetch_parallel.min(fit as usize).max(4)
     }
 
-    /// What of `memory_limit` neither writers nor readers ahead may take: it is for frames that somebody waits for and
-    /// for packs on their way to the bucket, so that those are within the limit too.
+    /// The part of `memory_limit` that neither writers nor readers ahead may take: it is for frames that a read waits
+    /// for and for packs in flight, so that those are within the limit too.
     pub(crate) fn memory_reserve(&self) -> u64 {
         self.memory_limit / 8
     }
@@ -154,8 +154,8 @@ impl FsConfig {
         self.prefetch_bytes.min(self.memory_limit / 4)
     }
 
-    /// With `memory_limit` bytes for block buffers, and in proportion for names and attributes: an eighth of
-    /// it for unpublished ones, and about as much for nodes that are kept.
+    /// With `memory_limit` bytes for block buffers, and in proportion for names and attributes: an eighth of it for
+    /// unpublished ones, and about as much for nodes that are kept.
     pub fn with_memory(self, memory_limit: u64) -> FsConfig {
         let share = (memory_limit / 8).clamp(LEAST_FOR_NAMES, MOST_FOR_NAMES);
         FsConfig {

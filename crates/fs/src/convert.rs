@@ -1,10 +1,10 @@
-//! Between the records of the metadata layer and the attributes that front ends see.
+//! Conversion between the records of the metadata layer and the attributes that front ends see.
 
 use forebay_meta::record::{Content, Device, InodeRecord, Kind, Timestamp};
 use forebay_types::Inode;
 use forebay_vfs as vfs;
 
-/// Cookie of the first name that is made in a directory; those of `.` and `..` come before it.
+/// Cookie of the first name that is made in a directory; those of `.` and `..` precede it.
 pub(crate) const FIRST_COOKIE: u64 = 3;
 
 pub(crate) fn timestamp(time: Timestamp) -> vfs::Timestamp {
@@ -33,7 +33,7 @@ pub(crate) fn kind(kind: Kind) -> vfs::FileKind {
     }
 }
 
-/// What permission checks look at.
+/// The attributes that permission checks need.
 pub(crate) fn owned(record: &InodeRecord) -> vfs::permission::Owned {
     vfs::permission::Owned {
         kind: kind(record.kind()),
@@ -43,7 +43,7 @@ pub(crate) fn owned(record: &InodeRecord) -> vfs::permission::Owned {
     }
 }
 
-/// What a new object is made of.
+/// The content of a new object.
 pub(crate) fn content(node: vfs::NewNode<'_>, parent: Inode) -> Content {
     let device = |device: vfs::Device| Device {
         major: device.major,

@@ -1,4 +1,4 @@
-//! Damaged frames that readers and the scrub have met, and what became of each.
+//! Damaged frames that readers and the scrub have found, and the state of each.
 //!
 //! ```text
 //!   found ------------------> healed         what memory or the disk cache has of it is uploaded anew
@@ -8,8 +8,8 @@
 //!   named: the path of the file is looked for
 //! ```
 //!
-//! It is a list for the operator, in memory and bounded. What is damaged stays known to the metadata by the
-//! [scrub's records](forebay_meta::record::ScrubRecord), and to readers by meeting it.
+//! It is a list for the operator, in memory and bounded. The metadata keep the damage in the [scrub's
+//! records](forebay_meta::record::ScrubRecord), and readers find it again.
 
 use std::collections::BTreeMap;
 
@@ -19,39 +19,39 @@ use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, PackId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Damaged frames that are kept in the list.
+/// The most damaged frames in the list.
 const MOST: usize = 1000;
 
-/// What became of a damaged frame.
+/// The state of a damaged frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamageState {
-    /// A good copy is still looked for.
+    /// The healer still looks for a good copy.
     Found,
-    /// All bytes that files need of it were at hand, and go to the bucket anew with the next checkpoint.
+    /// All bytes of it that files need were available, and are uploaded again with the next checkpoint.
     Healed,
-    /// Some were.
+    /// Some of these bytes were available.
     PartlyHealed {
         /// Those that were not: reading them is an error.
         lost_bytes: u64,
     },
-    /// No good copy is at hand: reading these bytes is an error until somebody writes them anew.
+    /// No good copy is available: reading these bytes is an error until a client writes them again.
     Lost,
     /// No file needs it any more.
     Unused,
 }
 
-/// A frame in the bucket that is not what was written there.
+/// A frame in the bucket whose bytes are not those that were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedFrame {
-    /// The pack that holds it.
+    /// The pack that contains it.
     pub pack: PackId,
-    /// The name of that object below the volume's prefix.
+    /// The name of the pack's object below the volume's prefix.
     pub object: String,
-    /// Where the frame begins in it, in bytes.
+    /// Where the frame begins in the object, in bytes.
     pub offset: u32,
     /// The file that has its bytes.
     pub inode: Inode,
-    /// Where these begin in the file.
+    /// Where its bytes begin in the file.
     pub from: u64,
     /// Where they end.
     pub to: u64,
@@ -59,11 +59,12 @@ pub struct DamagedFrame {
     pub path: Option<Vec<u8>>,
     /// What is wrong with the frame.
     pub why: String,
-    /// What became of it.
+    /// The state of the frame.
     pub state: DamageState,
 }
 
-/// A frame of a block, as whoever finds it damaged knows it. Frames that several blocks share are several of these.
+/// A frame of a block, as the task that finds it damaged knows it. A frame that several blocks share is several of
+/// these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) pack: PackId,
@@ -72,11 +73,11 @@ pub(crate) struct Place {
 }
 
 struct Entry {
-    /// What of its block the frame holds.
+    /// The range of its block that the frame holds.
     range: ByteRange,
     why: String,
     state: DamageState,
-    /// Outer: whether it was looked for.
+    /// Outer option: whether the path was looked for.
     path: Option<Option<Vec<u8>>>,
 }
 
@@ -90,12 +91,12 @@ pub(crate) struct Damages {
 #[derive(Default)]
 struct List {
     frames: BTreeMap<Place, Entry>,
-    /// How many there was no room for.
+    /// How many frames the list had no room for.
     more: u64,
 }
 
 impl Damages {
-    /// Notes that a frame, which holds `range` of its block, is damaged. Says whether that is news.
+    /// Notes that a frame, which holds `range` of its block, is damaged. Returns whether it was unknown.
     pub(crate) fn note(&self, place: Place, range: ByteRange, why: &str) -> bool {
         let mut list = self.list.lock();
         if list.frames.contains_key(&place) {
@@ -116,7 +117,7 @@ impl Damages {
         true
     }
 
-    /// Notes that a frame of a block is damaged, and logs it if that is news. The healer does the rest.
+    /// Notes that a frame of a block is damaged, and logs it if it was unknown. The healer does the rest.
     pub(crate) fn report(&self, block: BlockKey, address: &FrameAddress, why: &str) {
         let range = address.raw_range();
         let place = Place {
@@ -135,7 +136,8 @@ impl Damages {
         }
     }
 
-    /// The pack is about to be read again: what is still damaged of it will be noted anew.
+    /// Forgets the damaged frames of a pack that is about to be read again: those that are still damaged will be
+    /// noted again.
     pub(crate) fn forget(&self, pack: PackId) {
         self.list
             .lock()
@@ -143,7 +145,7 @@ impl Damages {
             .retain(|place, _| place.pack != pack);
     }
 
-    /// Whether something of this pack may be damaged, as far as is known.
+    /// Whether frames of this pack are known to be damaged.
     pub(crate) fn may_have(&self, pack: PackId) -> bool {
         let first = Place {
             pack,
@@ -158,12 +160,12 @@ impl Damages {
         list.more > 0 || next.is_some_and(|(place, _)| place.pack == pack)
     }
 
-    /// Returns when there may be something new.
+    /// Returns when the list may have changed.
     pub(crate) async fn changed(&self) {
         self.wake.notified().await;
     }
 
-    /// Frames for which a good copy is to be looked for, at most `limit`.
+    /// At most `limit` frames for which a good copy must be looked for.
     pub(crate) fn found(&self, limit: usize) -> Vec<Place> {
         let list = self.list.lock();
         let found = list
@@ -173,14 +175,14 @@ impl Damages {
         found.map(|(place, _)| *place).take(limit).collect()
     }
 
-    /// Notes what became of a frame.
+    /// Sets the state of a frame.
     pub(crate) fn settle(&self, place: &Place, state: DamageState) {
         if let Some(entry) = self.list.lock().frames.get_mut(place) {
             entry.state = state;
         }
     }
 
-    /// Files that lost bytes and whose paths were not looked for.
+    /// Files that lost bytes and whose paths were not looked for yet.
     pub(crate) fn nameless(&self) -> Vec<Inode> {
         let list = self.list.lock();
         let nameless = list.frames.iter().filter(|(_, entry)| entry.is_nameless());
@@ -189,7 +191,7 @@ impl Damages {
         inodes
     }
 
-    /// Notes the path of a file, if it has one. Gives what is damaged of it and was not named before.
+    /// Notes the path of a file, if it has one. Returns its damaged frames that had no path before.
     pub(crate) fn name(&self, inode: Inode, path: Option<&[u8]>) -> Vec<DamagedFrame> {
         let mut list = self.list.lock();
         let mut named = Vec::new();
@@ -202,7 +204,7 @@ impl Damages {
         named
     }
 
-    /// The list, and how many more there are.
+    /// The list, and the number of frames for which it had no room.
     pub(crate) fn list(&self) -> (Vec<DamagedFrame>, u64) {
         let list = self.list.lock();
         let frames = list.frames.iter();
@@ -210,7 +212,7 @@ impl Damages {
         (frames.collect(), list.more)
     }
 
-    /// How many frames have bytes that cannot be read.
+    /// Number of frames with bytes that cannot be read.
     pub(crate) fn lost(&self) -> u64 {
         let list = self.list.lock();
         let lost = list.frames.values().filter(|entry| entry.has_lost());
@@ -219,7 +221,7 @@ impl Damages {
 }
 
 impl List {
-    /// Takes one out of the list of which nobody has to hear any more.
+    /// Removes one frame that needs no attention any more. Returns whether there was one.
     fn make_room(&mut self) -> bool {
         let over = |entry: &Entry| matches!(entry.state, DamageState::Healed | DamageState::Unused);
         let mut frames = self.frames.iter();
@@ -231,7 +233,7 @@ impl List {
 }
 
 impl Entry {
-    /// Whether bytes of it cannot be read, as far as is known.
+    /// Whether bytes of the frame are known to be unreadable.
     fn has_lost(&self) -> bool {
         match self.state {
             DamageState::Found | DamageState::Lost | DamageState::PartlyHealed { .. } => true,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A path as messages show it.
+/// A path, formatted for messages.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DisplayPath(pub(crate) Vec<u8>);
 

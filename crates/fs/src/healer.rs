@@ -1,9 +1,10 @@
-//! Healing: a damaged frame of which a good copy is at hand goes to the bucket anew.
+//! Healing: a damaged frame of which a good copy is available is uploaded again.
 //!
-//! A copy may be in memory, as clean bytes of a block buffer, or in the disk cache. What of it files need is marked as
-//! dirty, as it is, and then goes the way of all that is dirty: into a pack of the next checkpoint, whose block map
-//! refers to the new frame. Nothing of that is in the log: content and attributes of the file stay, and after a crash
-//! the damage is found again. What the log still has, the bucket gets from there in any case.
+//! A copy may be in memory, as clean bytes of a block buffer, or in the disk cache. The bytes that files need are
+//! marked as dirty, unchanged, and then uploaded like all dirty bytes: into a pack of the next checkpoint, whose
+//! block map refers to the new frame. The log has no record of that: content and attributes of the file do not
+//! change, and after a crash the damage is found again. Bytes that the log still has reach the bucket from there in
+//! any case.
 
 mod context;
 
@@ -18,11 +19,11 @@ use crate::display_path::DisplayPath;
 
 pub(crate) use context::Context;
 
-/// Frames that are healed before the list is looked at again.
+/// How many frames are healed before the list is read again.
 const AT_ONCE: usize = 64;
 /// The pause when the bucket does not answer, or the file changes all the time.
 const COME_BACK: Duration = Duration::from_secs(1);
-/// Least time between two searches for paths, each of which may read all names of the volume.
+/// The shortest time between two searches for paths, each of which may read all names of the volume.
 const BETWEEN_SEARCHES: Duration = Duration::from_secs(10);
 
 /// The engine that heals damaged frames of one volume.
@@ -36,7 +37,7 @@ impl Healer {
         Healer { damages, context }
     }
 
-    /// Does what can be done about damaged frames, for as long as the volume runs.
+    /// Heals damaged frames as far as possible, for as long as the volume runs.
     pub(crate) async fn run_forever(self: Arc<Self>) {
         let mut searched: Option<tokio::time::Instant> = None;
         loop {
@@ -66,12 +67,12 @@ impl Healer {
         }
     }
 
-    /// Heals a frame as far as that can be done, and notes what came of it.
+    /// Heals a frame as far as possible, and notes the result.
     async fn settle(&self, place: &Place) {
         let state = match self.context.heal(place).await {
             Ok(state) => state,
             Err(Error::Delay) => return tokio::time::sleep(COME_BACK).await,
-            // Its metadata cannot be read.
+            // The metadata of the file cannot be read.
             Err(_) => DamageState::Lost,
         };
         let what = match state {
@@ -94,11 +95,11 @@ impl Healer {
         self.damages.settle(place, state);
     }
 
-    /// Finds a path for each of these files, and says what they have lost.
+    /// Finds a path for each of these files, and logs their lost bytes.
     async fn name_files(&self, inodes: &[forebay_types::Inode]) {
         let paths = match self.context.paths_of(inodes).await {
             Ok(paths) => paths,
-            // They stay nameless, and are looked for again.
+            // They stay without a path, and are looked for again.
             Err(Error::Delay) => return,
             Err(_) => Default::default(),
         };
@@ -111,7 +112,7 @@ impl Healer {
     }
 }
 
-/// Says what a file has lost.
+/// Logs the lost bytes of a file.
 fn tell(frame: &DamagedFrame) {
     let DamagedFrame {
         inode,

@@ -1,4 +1,4 @@
-//! Forebay: the file system: inodes, names, data, checkpoints.
+//! The file system of Forebay: inodes, names, data, checkpoints.
 //!
 //! ```text
 //!   Volume (forebay_vfs::FileSystem)       open, replay: take the epoch, judge the local log, replay it

@@ -1,4 +1,4 @@
-//! Formatting and opening a volume: deciding what the local log is worth, taking the epoch, and replaying the log.
+//! Formatting and opening a volume: judges the local log, takes the epoch, and replays the log.
 
 pub(crate) mod error;
 mod folder;
@@ -37,16 +37,16 @@ pub use held::HeldVolume;
 use hold::Candidate;
 pub(crate) use hold::Hold;
 
-/// Inode numbers that are never used when an opening does not know which were given out, and a version of Forebay that
-/// had no lease of them served the volume: more than a log of the largest size (64 TiB) has records, of 64 bytes and more,
-/// that could give one out.
+/// How many inode numbers are skipped for good if an opening does not know which were assigned, and a version of
+/// Forebay without a lease of numbers served the volume: more than the records, of 64 bytes and more, in a log of the
+/// largest size (64 TiB), each of which could assign one.
 const LOST_WITHOUT_LEASE: u64 = 1 << 40;
 
-/// What opening a volume gives.
+/// The result of opening a volume.
 pub(crate) struct Opened {
     pub(crate) rooms: Rooms,
     pub(crate) volume: VolumeId,
-    /// What front ends authenticate handles with.
+    /// The key with which front ends authenticate handles.
     pub(crate) handle_key: [u8; 32],
     pub(crate) state: LocalState,
     pub(crate) hold: Hold,
@@ -77,7 +77,7 @@ pub(crate) async fn open(
     // The lock on the log folder comes first: a second gateway on this machine changes nothing.
     let local = Local::open(environment.local.clone(), descriptor.volume)?;
     let seen = local.state.as_ref().map_or(0, |state| state.keys);
-    // Not kept while the volume is open: it could open the key ring for whoever finds it in memory.
+    // Not kept while the volume is open: it could open the key ring for anyone who finds it in memory.
     let expected = mem::take(&mut config.expected);
     let keys = VolumeKeys::load(&store.store, &store.root, &descriptor, &expected, seen)
         .await
@@ -87,8 +87,8 @@ pub(crate) async fn open(
     let random = &*environment.random;
     let new_verifier = || Verifier(draw(random));
 
-    // A bucket that was put back and a log that was changed are refused before anything is: opening the metadata for
-    // writing leaves an object there, over which the latest state could not be put back.
+    // A bucket that was restored and a log that was changed are refused before any change: opening the metadata for
+    // writing leaves an object there, over which the latest state could not be restored.
     opening.begin("reading the manifest and the state of the metadata from the bucket");
     let bucket = match &made {
         Some(meta) => volume_state(store, &Catalog::new(Arc::default(), meta.clone())).await,
@@ -107,7 +107,7 @@ pub(crate) async fn open(
     opening.begin("asking which gateway holds the volume");
     let state = local.state.as_ref();
     let gateway = state.map_or_else(|| draw(random), |state| state.gateway);
-    // Before anybody is fenced.
+    // Before any gateway is fenced.
     let candidate = Candidate {
         note: Holder {
             volume: descriptor.volume,
@@ -142,7 +142,7 @@ pub(crate) async fn open(
     };
     let meta = Arc::new(NamesInMemory::new(meta));
     let catalog = Catalog::new(Arc::new(Overlay::new()), meta);
-    // Nobody else can change it from here on.
+    // No other gateway can change it from here on.
     let bucket = volume_state(store, &catalog).await?;
     let Outlook {
         bucket,
@@ -161,8 +161,8 @@ pub(crate) async fn open(
     let mut state = LocalState {
         volume: descriptor.volume,
         gateway,
-        // What the bucket has, and not what it is about to have. An opening that took this epoch may have ended before it
-        // was noted down; this one may end as well, before the bucket has the epoch that it is about to take.
+        // The epoch that the bucket has now, not the one that it is about to get: an opening that took that epoch may
+        // have ended before it was noted, and this one may end as well, before the bucket has its new epoch.
         epoch: bucket.epoch,
         intent: epoch,
         verifier: local
@@ -191,8 +191,8 @@ pub(crate) async fn open(
     };
     opening.begin("reading the sums of the volume and its quotas");
     let accounts = Accounts::load(&catalog, &bucket, limit).await?;
-    // The bucket does not know the numbers of objects that were made since it was published last. Where some of
-    // them may be lost as well, clients have handles that nobody else knows of: those must stay stale.
+    // The bucket does not know the numbers of objects that were made since the last publication. If some of these
+    // objects may be lost as well, clients have handles that nothing else knows: those must stay stale.
     let knows_all = continues
         && match state.ending(local.folder.boot_id()) {
             WriterEnd::Stop | WriterEnd::StopAt(_) => true,
@@ -220,7 +220,7 @@ pub(crate) async fn open(
     let ending = state.ending(local.folder.boot_id());
     let mut recovery = match recovery {
         Some(recovery) => recovery,
-        // What there was of a log is put aside.
+        // The log, if there was one, is archived.
         None => local.scan(descriptor.volume, taken.published, ending, &log_keys)?,
     };
     let damaged = report_tail(recovery.tail(), local.folder.path());
@@ -228,7 +228,7 @@ pub(crate) async fn open(
         state.verifier = new_verifier();
     }
     if damaged {
-        // Before the log is put in order, after which a crash would find no damage any more.
+        // Before the log is repaired, after which a crash would find no damage any more.
         state_file::store(&*local.folder, &state)?;
     }
 
@@ -273,8 +273,8 @@ pub(crate) async fn open(
             Journal::Disk(local.folder.start_log(recovery, options)?)
         }
         LogConfig::None => {
-            // What an earlier run with a log left there: to the bucket with it, and out of the way,
-            // since its LSNs are used again from here on.
+            // The changes that an earlier run with a log left there go to the bucket, and the log goes out of the
+            // way, because its LSNs are used again from here on.
             rooms
                 .publisher
                 .publish_open()
@@ -320,7 +320,8 @@ fn no_metadata(store: &Store) -> OpenError {
     }
 }
 
-/// What the log is read with. Like everything else, it is what the configuration expects and not what is found.
+/// The keys for reading the log. Like everything else, they follow the configuration and not the files that are
+/// found.
 fn log_keys(keys: &VolumeKeys, seal_log: bool) -> Result<LogKeys, OpenError> {
     match (keys.sealing(), seal_log) {
         (Some(sealing), true) => Ok(LogKeys::Required(sealing.keys)),
@@ -333,7 +334,7 @@ fn log_keys(keys: &VolumeKeys, seal_log: bool) -> Result<LogKeys, OpenError> {
     }
 }
 
-/// Opens the disk cache, if there is to be one. The volume can do without.
+/// Opens the disk cache, if it is configured. The volume works without one.
 async fn open_disk_cache(
     local: &dyn LocalFolder,
     config: &FsConfig,
@@ -341,7 +342,7 @@ async fn open_disk_cache(
 ) -> Option<DiskCache> {
     let folder = local.disk_cache()?;
     if config.disk_cache_limit == 0 {
-        // What an earlier run left there is nobody's any more.
+        // No volume uses the files that an earlier run left there.
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => tracing::warn!(
                 "the disk cache in {}, which is not used any more, cannot be removed: {error}",
@@ -363,7 +364,7 @@ async fn open_disk_cache(
     }
 }
 
-/// Tells the operator how the log ends, and says whether it is damaged.
+/// Reports to the operator how the log ends; returns whether it is damaged.
 fn report_tail(tail: Tail, folder: &Path) -> bool {
     let folder = folder.display();
     match tail {

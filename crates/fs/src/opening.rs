@@ -4,33 +4,33 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// The step that the opening of a volume is at. Clones share it.
+/// The current step of a volume's opening. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Opening(Arc<Mutex<Step>>);
 
 /// A step of an opening.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// How many there were before it.
+    /// The number of steps before it.
     pub number: u64,
     /// The step, and its progress where that is known: "reading the manifest".
     pub what: String,
 }
 
 impl Opening {
-    /// The next step begins.
+    /// Begins the next step.
     pub fn begin(&self, what: impl Into<String>) {
         let mut step = self.0.lock();
         step.number += 1;
         step.what = what.into();
     }
 
-    /// The step is farther than before.
+    /// Notes the progress of the step.
     pub(crate) fn goes_on(&self, what: String) {
         self.0.lock().what = what;
     }
 
-    /// The step it is at now.
+    /// The current step.
     pub fn step(&self) -> Step {
         self.0.lock().clone()
     }

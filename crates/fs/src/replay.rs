@@ -1,8 +1,8 @@
-//! Replay: doing again in memory what the log holds and the bucket does not.
+//! Replay: repeats in memory the changes that the log has and the bucket has not.
 //!
-//! A record is applied to exactly the state that it was applied to before, since records come in
-//! order from the published LSN on. Where the log holds more than memory does, checkpoints are
-//! published on the way, as in normal operation.
+//! A record is applied to exactly the state to which it was applied before, because records come in order from the
+//! published LSN on. If the log has more than memory has room for, checkpoints are published on the way, as in normal
+//! operation.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::opening::Opening;
 use crate::rooms::Rooms;
 use crate::state::{Node, State, Stopped};
 
-/// Bytes of the log after which it is noted how far the replay is.
+/// After how many bytes of the log the progress of the replay is noted.
 const SHOWN_EVERY: u64 = 1 << 20;
 
 /// Replays the log and gives the number of records.
@@ -101,7 +101,7 @@ async fn apply(volume: &State, record: &Record<'_>) -> Result<(), String> {
             let batch = Batch::decode(record.payload).map_err(|error| error.to_string())?;
             apply_batch(volume, &batch, record.end).await
         }
-        // Marks say how far a checkpoint came; the bucket knows better.
+        // These records say how far a checkpoint came; the bucket knows it better.
         RecordKind::Checkpoint => Ok(()),
     }
 }
@@ -143,7 +143,7 @@ async fn set_record(
             let open = volume.checkpoint_lock.read();
             open.begin_change(&node, &mut state);
             volume.set_tree(&mut state, record.tree);
-            // Which block maps count and how many bytes they hold is known by the bucket, not by the log.
+            // The bucket, not the log, knows which block maps are valid and how many bytes they hold.
             state.record = record.with_maps_of(&state.record);
             state.last_lsn = end;
             Ok(())

@@ -35,7 +35,7 @@ use crate::scrub::{self, Scrub};
 use crate::state::{Closed, Node, Parts, State, StoreTrouble, TakenOver};
 use crate::tasks::Engine;
 
-/// What [`Rooms::new`] needs.
+/// The parts of [`Rooms::new`].
 pub(crate) struct Foundation<'a> {
     pub(crate) config: FsConfig,
     pub(crate) environment: Environment,
@@ -43,7 +43,7 @@ pub(crate) struct Foundation<'a> {
     pub(crate) catalog: Catalog,
     pub(crate) packs: PackStore,
     pub(crate) accounts: Accounts,
-    /// The volume's state as the bucket has it.
+    /// The volume's published state.
     pub(crate) taken: VolumeState,
     pub(crate) verifier: Verifier,
 }
@@ -159,7 +159,7 @@ impl Rooms {
 }
 
 impl Rooms {
-    /// The engines of the volume, whose gateway keeps `local` in its folder.
+    /// The engines of the volume; the gateway keeps `local` in its folder.
     pub(crate) fn engines(&self, local: &Arc<Mutex<LocalState>>) -> Vec<Engine> {
         let publisher = || self.publisher.clone();
         vec![
@@ -176,7 +176,7 @@ impl Rooms {
     }
 }
 
-/// The state as the publisher sees it.
+/// The state, as the publisher's source of checkpoints.
 struct Checkpoints(Arc<State>);
 
 #[async_trait]
@@ -206,7 +206,7 @@ impl CheckpointSource for Checkpoints {
     }
 
     fn truncated_collected(&self, inode: Inode, left: TruncatedBlocks) {
-        // A node that is just loaded may still have the older record. Those blocks have no maps, and do not count.
+        // A node that is just loaded may still have the older record. Those blocks have no maps, and are not valid.
         if let Some(node) = self.0.nodes.peek(inode) {
             node.lock().record.truncated = left;
         }

@@ -1,4 +1,4 @@
-//! The scrub: reads every pack back in the background, slowly, and notes when it did.
+//! The scrub: reads every pack back in the background, slowly, and records the time.
 //!
 //! ```text
 //!   survey: accounts and checks of all packs -> those that were not read for the longest time
@@ -10,8 +10,8 @@
 //!   checks that are to be noted -> with the next commit to the metadata, or as a batch of their own
 //! ```
 //!
-//! A round ends when all packs were read that it was for. Its progress is in the metadata, so that whoever comes after a
-//! restart goes on with the oldest one. Nothing is asked of the bucket while no round is under way.
+//! A round ends when all of its packs were read. Its progress is in the metadata, so that the scrub goes on with the
+//! oldest pack after a restart. Between rounds it sends no requests to the bucket.
 
 mod board;
 mod context;
@@ -39,30 +39,30 @@ use report::ScrubWait as Wait;
 pub(crate) use context::Context;
 pub use report::{CheckedPack, ScrubEnd, ScrubProgress, ScrubRefusal, ScrubStatus, ScrubWait};
 
-/// Packs that are chosen at a time, some 40 bytes each.
+/// How many packs are chosen at a time, some 40 bytes each.
 const QUEUE: usize = 65_536;
-/// Accounts that are read at a time.
+/// How many accounts are read at a time.
 const ACCOUNTS: usize = 4096;
-/// Block maps that are read at a time.
+/// How many block maps are read at a time.
 const MAPS: usize = 1024;
-/// Checks that may wait for that while the bucket takes none.
+/// How many checks may wait to be committed while the bucket takes none.
 const MOST_CHECKS: usize = 4096;
-/// Packs that do not say what they hold, whose frames are looked for in all block maps at the end of a round.
+/// How many packs without a readable index are looked up in all block maps at the end of a round.
 const MOST_BLIND: usize = 4096;
-/// How long it waits when it cannot go on for a reason that lasts.
+/// How long the scrub waits after a failure that may last.
 const LATER: Duration = Duration::from_secs(3600);
 
-/// Why a round has ended that an operator did not want any more.
+/// The reason why a round ended that an operator has stopped.
 const STOPPED: &str = "it was stopped";
 
-/// Whether somebody waits while the bucket does not answer.
+/// Whether a request waits while the bucket does not answer.
 #[derive(Clone, Copy)]
 enum Patience {
     Endless,
     None,
 }
 
-/// A round cannot go on, and why.
+/// The reason why a round cannot go on.
 #[derive(Debug)]
 struct Broken(String);
 
@@ -85,7 +85,7 @@ impl Observer for Scrub {
         self.board.entered(dead);
     }
 
-    /// Its frames are damaged, and are noted as such.
+    /// Notes its frames as damaged.
     fn pack_missing(&self, pack: PackId) {
         self.board.is_gone(pack);
     }
@@ -99,7 +99,7 @@ impl Scrub {
         }
     }
 
-    /// Has the scrub read all packs that were not read within `age`.
+    /// Begins a round over all packs that were not read within `age`.
     pub(crate) fn start(&self, age: Duration) -> Result<(), ScrubRefusal> {
         if !self.board.begin(self.seconds()) {
             return Err(ScrubRefusal::Running);
@@ -109,11 +109,11 @@ impl Scrub {
         Ok(())
     }
 
-    /// Ends the round that is under way; says whether there was one.
+    /// Ends the current round; returns whether there was one.
     pub(crate) fn stop(&self) -> bool {
         let runs = self.board.round.lock().running.is_some();
         if self.board.order.lock().take().is_some() {
-            // It has not begun.
+            // The round has not begun yet.
             self.board.end(self.seconds(), Some(STOPPED.to_owned()));
         }
         self.board.stop.notify_waiters();
@@ -130,11 +130,11 @@ impl Scrub {
             .unsigned_abs()
     }
 
-    /// Rounds when they are due or asked for, for as long as the volume runs.
+    /// Runs rounds when they are due or ordered, for as long as the volume runs.
     pub(crate) async fn run_forever(self: Arc<Self>) {
         let interval = self.context.interval.as_secs();
         loop {
-            // From here on nobody is told in vain to stop.
+            // From here on no request to stop is lost.
             let stopped = self.board.stop.notified();
             let order = self.board.order.lock().take();
             let gone = std::mem::take(&mut *self.board.gone.lock());
@@ -162,11 +162,11 @@ impl Scrub {
             }
             let stopped = self.board.stop.notified();
             if !self.board.begin(self.seconds()) {
-                // It was asked for at this moment.
+                // An order came at this moment.
                 continue;
             }
             if !self.round(interval / 2, stopped).await {
-                // What has broken it off may last.
+                // The cause of the failure may last.
                 let later = self.seconds() + LATER.as_secs();
                 self.order_before(later).await;
             }
@@ -183,7 +183,7 @@ impl Scrub {
         }
     }
 
-    /// Waits until this time, or until a round is asked for, and says whether it was.
+    /// Waits until this time, or until a round is ordered; returns whether one was.
     async fn order_before(&self, next: u64) -> bool {
         loop {
             if self.board.order.lock().is_some() || !self.board.gone.lock().is_empty() {
@@ -193,13 +193,14 @@ impl Scrub {
             if left == 0 {
                 return false;
             }
-            // The clock may be set meanwhile.
+            // The clock may be adjusted meanwhile.
             let nap = Duration::from_secs(left).min(LATER);
             let _ = tokio::time::timeout(nap, self.board.wake.notified()).await;
         }
     }
 
-    /// Reads all packs that were not read within so many seconds, unless it is stopped. Says whether it came to its end.
+    /// Reads all packs that were not read within `age` seconds, unless the round is stopped. Returns whether it was
+    /// completed.
     async fn round(&self, age: u64, stopped: impl Future<Output = ()>) -> bool {
         tracing::info!("the scrub begins");
         let outcome = tokio::select! {
@@ -230,7 +231,7 @@ impl Scrub {
         is_whole
     }
 
-    /// Reads all packs whose last check was at this time or before, and those that have none.
+    /// Reads all packs whose last check was at this time or before, and those without a check.
     async fn read_packs(&self, before: u64) -> Result<(), Broken> {
         let mut pace = Pace::new(self.context.rate);
         let mut blind = BTreeMap::new();
@@ -267,7 +268,7 @@ impl Scrub {
         self.look_up(&blind, &mut pace).await
     }
 
-    /// Finds out from the block maps which frames there should be in packs that do not say so themselves, and checks each.
+    /// Finds in the block maps the frames of packs without a readable index, and checks each.
     async fn look_up(
         &self,
         blind: &BTreeMap<PackId, String>,
@@ -282,7 +283,7 @@ impl Scrub {
                 .patiently(|| self.context.catalog.scan(&rest, MAPS))
                 .await?;
             for (key, value) in &found {
-                // What cannot be read is told to those who need it, and by fsck.
+                // The tasks that need an unreadable record report it, and so does fsck.
                 let (Ok(Key::Block(block)), Ok(map)) =
                     (Key::decode(key), BlockMap::decode(key, value))
                 else {
@@ -306,7 +307,7 @@ impl Scrub {
         }
     }
 
-    /// Looks at all packs; those whose last check was at this time or before are queued.
+    /// Surveys all packs; queues those whose last check was at this time or before.
     async fn survey(&self, before: u64) -> Result<(Survey, Queue), Broken> {
         let (mut survey, mut queue) = (Survey::default(), Queue::new(QUEUE));
         self.for_each_pack(Patience::Endless, |pack, account, check| {
@@ -342,12 +343,12 @@ impl Scrub {
             let (first, end) = numbers.fold((u64::MAX, 0), |(first, end), pack| {
                 (first.min(pack.0), end.max(pack.0))
             });
-            // Each has an account among these.
+            // Each check belongs to one of these accounts.
             let range = KeyRange {
                 end: Key::Scrub(PackId(end.saturating_add(1))).encode(),
                 ..KeyRange::scrubs_from(PackId(first))
             };
-            // Before the metadata: a check is there before it leaves these.
+            // Read before the metadata: a check is in the metadata before it leaves the pending ones.
             let pending: Vec<(PackId, ScrubRecord)> = {
                 let checks = self.board.checks.lock();
                 let pending = checks.pending.range(PackId(first)..=PackId(end));
@@ -371,7 +372,7 @@ impl Scrub {
                 }
             }
             for (key, value) in &accounts {
-                // A damaged account is a finding of fsck, and no reason not to check the others.
+                // A damaged account is a finding of fsck, and no reason to skip the others.
                 if let (Some(pack), Ok(account)) = (pack_of(key), PackRecord::decode(key, value)) {
                     each(pack, &account, checks.get(&pack));
                 }
@@ -383,7 +384,7 @@ impl Scrub {
         }
     }
 
-    /// Asks the metadata until they answer.
+    /// Repeats a request to the metadata until it is answered.
     async fn patiently<T, F>(&self, ask: impl FnMut() -> F) -> Result<T, Broken>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -391,7 +392,7 @@ impl Scrub {
         self.ask(Patience::Endless, ask).await
     }
 
-    /// Asks the metadata, again and again if need be and wanted.
+    /// Sends a request to the metadata, and repeats it as `patience` says.
     async fn ask<T, F>(&self, patience: Patience, mut ask: impl FnMut() -> F) -> Result<T, Broken>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -411,7 +412,7 @@ impl Scrub {
     }
 }
 
-/// The pack that an account is of.
+/// The pack of an account.
 fn pack_of(key: &[u8]) -> Option<PackId> {
     match Key::decode(key) {
         Ok(Key::Pack(pack)) => Some(pack),

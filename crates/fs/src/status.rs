@@ -1,4 +1,4 @@
-//! What is not in the bucket yet, and how full the limits are.
+//! The status of a volume: what is not in the bucket yet, and how full the limits are.
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ pub struct Status {
     pub epoch: Epoch,
     /// The checkpoint that collects changes.
     pub checkpoint: CheckpointId,
-    /// What is done about the checkpoint before it.
+    /// What happens to the checkpoint before it.
     pub stage: Stage,
-    /// Packs on their way to the bucket.
+    /// Packs in flight to the bucket.
     pub uploads: usize,
     /// The bucket holds exactly the state at this LSN.
     pub published: Lsn,
@@ -32,15 +32,15 @@ pub struct Status {
     /// Everything before it is on stable storage on this machine (in the bucket, for a volume
     /// without a log).
     pub durable: Lsn,
-    /// Since when the oldest change waits that the bucket does not have.
+    /// Age of the oldest change that the bucket does not have.
     pub oldest_unpublished: Option<Duration>,
     /// Bytes of file data that the bucket does not have.
     pub dirty_bytes: u64,
-    /// Bytes that writes under way have been let in for and have not put into block buffers yet.
+    /// Bytes for which writes in progress were admitted and that are not in block buffers yet.
     pub admitted_bytes: u64,
     /// Memory that block buffers take, in bytes.
     pub memory_bytes: u64,
-    /// Memory that packs on their way to the bucket and frames on their way from it have of the same limit, in bytes.
+    /// Memory of packs in flight and of frames being fetched, which count for the same limit, in bytes.
     pub leased_bytes: u64,
     /// Limit of all that, in bytes.
     pub memory_limit: u64,
@@ -54,22 +54,22 @@ pub struct Status {
     pub compression: CompressionStatus,
     /// The local disk cache; none if there is none.
     pub disk_cache: Option<DiskCacheStatus>,
-    /// Damaged frames that readers and the scrub have met since the start, and of which bytes are lost.
+    /// Damaged frames with lost bytes that readers and the scrub have found since the start.
     pub damaged_frames: u64,
-    /// What deduplication has saved; none while it is off.
+    /// The savings of deduplication; none while it is off.
     pub dedup: Option<DedupStatus>,
     /// Bytes that published files use.
     pub used_bytes: u64,
-    /// What the packs hold, and what is done about dead bytes.
+    /// The content of the packs, and the work of the collector.
     pub collector: CollectorStatus,
     /// Objects in the volume.
     pub inodes: u64,
     /// Objects in memory.
     pub nodes: usize,
-    /// What is wrong with the bucket, and for how long.
+    /// The trouble with the bucket, and its age.
     pub store_trouble: Option<(String, Duration)>,
-    /// Which objects that the volume consists of are gone from the bucket, so that nothing is published, and for how
-    /// long that is known.
+    /// Objects of the volume that are missing in the bucket, so that nothing is published, and for how long that is
+    /// known.
     pub gone: Option<(String, Duration)>,
     /// What is wrong with the log: why writes are refused (a flush has failed) or may have to wait (no
     /// further segment can be made), and since when for the former.
@@ -82,8 +82,8 @@ impl Status {
     pub(crate) fn of(rooms: &Rooms, volume: VolumeId) -> Status {
         let (state, progress) = (&*rooms.state, rooms.publisher.progress());
         let published = progress.published();
-        // A guard made within the expression below would be held to its end, and `oldest_unpublished` asks for
-        // another one: never granted while a checkpoint waits between the two to close.
+        // As a part of the expression below, the guard would be held until its end, and `oldest_unpublished` locks
+        // again: that would never be granted while a checkpoint waits between the two to close.
         let checkpoint = state.checkpoint_lock.read().id;
         Status {
             volume,
@@ -121,8 +121,8 @@ impl Status {
         }
     }
 
-    /// Bytes of the log that the bucket does not have: data and names, headers included. Zero
-    /// exactly when everything is published.
+    /// Bytes of the log that the bucket does not have: data and names, headers included. Zero exactly if everything
+    /// is published.
     pub fn unpublished_bytes(&self) -> u64 {
         if self.oldest_unpublished.is_none() {
             0

@@ -1,7 +1,7 @@
 //! The background tasks of a volume: one for each engine, each with a name.
 //!
-//! A task that panics stops the volume, and the message names it. What it leaves undone is in the log, and is published
-//! after a restart. All tasks end with the volume.
+//! A task that panics stops the volume, and the message names it. The log has the unfinished changes, and they are
+//! published after a restart. All tasks end with the volume.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::state::{Signals, Stopped};
 
-/// What a task does, for as long as the volume runs or until it is done.
+/// The work of a task, for as long as the volume runs or until it is done.
 pub(crate) struct Engine {
     pub(crate) name: &'static str,
     work: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -44,8 +44,8 @@ impl Tasks {
         }
     }
 
-    /// Starts the task of an engine. On a runtime of one thread tasks begin in the order in which they are started, so that a
-    /// simulation can be repeated.
+    /// Starts the task of an engine. On a runtime of one thread, tasks begin in the order in which they are started,
+    /// so that a simulation is repeatable.
     pub(crate) fn start(&self, engine: Engine) {
         let watch = Watch {
             name: engine.name,
@@ -58,7 +58,7 @@ impl Tasks {
         self.running.lock().push(task);
     }
 
-    /// Ends all tasks at their next pause, and returns when they have ended.
+    /// Ends all tasks at their next await, and returns when they have ended.
     pub(crate) async fn end(&self) {
         let running = std::mem::take(&mut *self.running.lock());
         for task in &running {
@@ -71,7 +71,7 @@ impl Tasks {
     }
 }
 
-/// Stops the volume when its task panics: nothing must wait for that task in vain.
+/// Stops the volume if its task panics: nothing must wait for that task in vain.
 struct Watch {
     name: &'static str,
     signals: Arc<Signals>,

@@ -26,11 +26,11 @@ use crate::state::{
     EagerUploads, Memory, MemoryParts, Node, NodeTable, PackBuffers, Signals, StoreTrouble, most,
 };
 
-/// What engines use of one volume, without the volume.
+/// The rooms of one volume that engines use, without the volume.
 pub(crate) struct World {
     pub(crate) config: Arc<FsConfig>,
     pub(crate) environment: Environment,
-    /// What the store does to requests.
+    /// Faults of the store.
     pub(crate) faults: Arc<Faults>,
     pub(crate) store: Store,
     pub(crate) catalog: Arc<Catalog>,
@@ -51,7 +51,7 @@ impl World {
         let mut config = FsConfig::new(folder.path().to_owned());
         change(&mut config);
         let config = Arc::new(config);
-        // In place: a paused clock goes on while a thread computes.
+        // In place: a paused clock advances while a thread computes.
         let environment = Environment {
             compute: Compute::InPlace,
             ..Environment::real(folder.path().to_owned())
@@ -173,7 +173,7 @@ impl World {
         len
     }
 
-    /// Has the metadata say that a pack has these frames, of which those that are `live` are in use by their blocks.
+    /// Publishes a pack with these frames; the blocks of the `live` ones refer to them.
     pub(crate) async fn publish_pack(
         &self,
         pack: PackId,
@@ -229,7 +229,7 @@ impl World {
     }
 }
 
-/// Counts what an engine is told.
+/// Records the calls to an observer.
 #[derive(Default)]
 pub(crate) struct Recorder {
     pub(crate) told: Mutex<Vec<String>>,

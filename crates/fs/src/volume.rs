@@ -1,4 +1,4 @@
-//! A volume that is open: the file system that front ends use, and what operators ask of it.
+//! An open volume: the file system that front ends use, and the requests of operators.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,20 +29,20 @@ use crate::state::Stopped;
 use crate::tasks::{Engine, Tasks};
 use crate::{Compression, Expected, FsConfig, Holder, Status};
 
-/// How long closing waits for the metadata store at least, beyond the limit for publishing.
+/// How long closing waits at least for the metadata store, beyond the limit for publishing.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 
 /// A volume that this gateway serves. Clones share it.
 ///
-/// Dropping it stops nothing at once and loses nothing that was stable: what is in the log is
-/// replayed at the next opening. [`Volume::close`] is the orderly way.
+/// Dropping it stops nothing at once and loses nothing that was stable: the log is replayed at the next opening.
+/// [`Volume::close`] is the orderly way.
 #[derive(Clone)]
 pub struct Volume {
-    /// What operations need; a field of [`Rooms`], without the way over it.
+    /// The room that operations need; a field of [`Rooms`], kept here to reach it directly.
     files: Arc<Files>,
     rooms: Arc<Rooms>,
     commit: CommitMode,
-    /// Of what is written through this one.
+    /// The compression of files that are written through this clone.
     compression: Compression,
     shared: Arc<Shared>,
 }
@@ -55,28 +55,28 @@ struct Shared {
     tasks: Tasks,
 }
 
-/// How a volume was closed.
+/// The result of closing a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
     /// The bucket holds everything.
     Published,
-    /// Time ran out or the bucket did not answer: the rest is in the log, and published after the
-    /// next opening by this gateway.
+    /// Time ran out or the bucket did not answer: the rest is in the log, and is published after the next opening by
+    /// this gateway.
     InLog,
 }
 
 impl Volume {
-    /// Makes the empty prefix of `store` a volume and gives its identity.
+    /// Makes the empty prefix of `store` a volume and returns its identity.
     ///
     /// # Errors
     ///
-    /// When there is a volume already, the prefix holds other objects, or the store fails.
+    /// If there is a volume already, the prefix holds other objects, or the store fails.
     pub async fn format(store: &Store) -> std::result::Result<VolumeId, OpenError> {
         Volume::format_as(store, &Expected::NotSealed).await
     }
 
-    /// Like [`Volume::format`], of a volume that is as it will be expected to be when it is opened: sealed, if that is
-    /// what is expected, with a new key ring that is opened by the same.
+    /// Like [`Volume::format`], for a volume that `expected` describes: sealed, if that is expected, with a new key
+    /// ring that the same `expected` opens.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Volume {
         store: &Store,
         expected: &Expected,
     ) -> std::result::Result<VolumeId, OpenError> {
-        // No local folder is touched.
+        // The local folder is not used.
         open::format(store, &Environment::real(PathBuf::new()), expected).await
     }
 
@@ -101,7 +101,7 @@ impl Volume {
         open::format(store, environment, &Expected::NotSealed).await
     }
 
-    /// Opens a volume for writing and replays what the local log holds beyond the bucket.
+    /// Opens a volume for writing and replays the changes that the local log has and the bucket has not.
     ///
     /// This takes a new epoch: a gateway that had the volume open can no longer write to it.
     ///
@@ -113,8 +113,7 @@ impl Volume {
         Volume::open_in(store, config, environment).await
     }
 
-    /// Like [`Volume::open`], in an environment of the caller's choice (`config.data_dir` is then of
-    /// no account).
+    /// Like [`Volume::open`], in an environment of the caller's choice (`config.data_dir` is then ignored).
     ///
     /// # Errors
     ///
@@ -128,8 +127,8 @@ impl Volume {
         Ok(Volume::begin(opened))
     }
 
-    /// Makes the empty prefix of `store` a volume, as [`Volume::format_as`] does with what `config` expects, and opens it,
-    /// with fewer requests than one after the other would take.
+    /// Makes the empty prefix of `store` a volume, as [`Volume::format_as`] does with the expectation of `config`,
+    /// and opens it, with fewer requests than the two calls.
     ///
     /// # Errors
     ///
@@ -151,7 +150,7 @@ impl Volume {
         Volume::begin_with(opened, |engine| engine)
     }
 
-    /// The same with what `change` makes of each engine.
+    /// The same, with each engine replaced by the result of `change`.
     fn begin_with(opened: open::Opened, change: impl Fn(Engine) -> Engine) -> Volume {
         let rooms = opened.rooms;
         let state = Arc::new(Mutex::new(opened.state));
@@ -174,8 +173,7 @@ impl Volume {
         }
     }
 
-    /// The same volume for those who want its changes as safe as `commit` says before they are
-    /// answered.
+    /// The same volume for callers that want their changes as safe as `commit` says before the reply.
     pub fn with_commit_mode(&self, commit: CommitMode) -> Volume {
         Volume {
             commit,
@@ -183,8 +181,8 @@ impl Volume {
         }
     }
 
-    /// The same volume for those whose files are to be compressed like this. It counts for whole files, from their next
-    /// write on, and for what they have written that is not in the bucket yet; a restart forgets it.
+    /// The same volume for callers whose files are to be compressed in this way. It holds for whole files, from the
+    /// next write on, and also for their bytes that are not in the bucket yet; a restart forgets it.
     pub fn with_compression(&self, compression: Compression) -> Volume {
         Volume {
             compression,
@@ -192,13 +190,13 @@ impl Volume {
         }
     }
 
-    /// Waits until a change is stable that cannot be made a second time; gives what to answer then.
+    /// Waits until a change that cannot be made a second time is stable; returns its reply.
     async fn settle_once<T>(&self, recorded: Recorded<T>) -> Result<T> {
         self.files.stable_once(recorded.end, self.commit).await?;
         Ok(recorded.reply)
     }
 
-    /// Waits until a change is stable that may be made again; gives what to answer then.
+    /// Waits until a change that may be repeated is stable; returns its reply.
     async fn settle<T>(&self, recorded: Recorded<T>) -> Result<T> {
         self.files.stable(recorded.end, self.commit).await?;
         Ok(recorded.reply)
@@ -214,42 +212,42 @@ impl Volume {
         self.rooms.publisher.progress().state().epoch
     }
 
-    /// Key with which front ends authenticate the handles that they give out. The same on every
-    /// gateway of this volume, so that handles survive a restart and a take-over.
+    /// Key with which front ends authenticate their handles. It is the same on every gateway of this volume, so that
+    /// handles survive a restart and a takeover.
     pub fn handle_key(&self) -> [u8; 32] {
         self.shared.handle_key
     }
 
-    /// Publishes everything that was done before the call. Returns when the bucket holds it, with
-    /// the published LSN.
+    /// Publishes all changes that were made before the call. Returns when the bucket holds them, with the published
+    /// LSN.
     ///
     /// # Errors
     ///
-    /// When the volume stops before that, or objects that it consists of are gone from the bucket. While the bucket does
-    /// not answer, it waits.
+    /// If the volume stops before that, or objects of the volume are missing in the bucket. While the bucket does not
+    /// answer, it waits.
     pub async fn flush(&self) -> std::result::Result<Lsn, FlushError> {
         self.rooms.publisher.flush().await
     }
 
-    /// What calls wait for; stays valid when the volume is gone.
+    /// The counts of waiting calls, by their reason; they stay valid when the volume is dropped.
     pub fn troubles(&self) -> Arc<Troubles> {
         self.rooms.state.troubles.clone()
     }
 
-    /// Which objects that the volume consists of are gone from the bucket, and what to do, for the operator to read; none
-    /// as far as is known.
+    /// The objects of the volume that are known to be missing in the bucket, and what to do, for the operator to
+    /// read; `None` if there are none.
     pub fn gone(&self) -> Option<String> {
         self.rooms.publisher.gone()
     }
 
-    /// What is not in the bucket yet, and how full the limits are.
+    /// The status: what is not in the bucket yet, and how full the limits are.
     pub fn status(&self) -> Status {
         Status::of(&self.rooms, self.shared.volume)
     }
 
-    /// Limits what the directory `path` (within the volume, from its root) and all below it may hold:
-    /// from now on for what is made or written there. Objects that are there already are counted in
-    /// the background ([`Quota::counting`]). Stable when it returns.
+    /// Limits what the directory `path` (within the volume, from its root) and everything below it may hold: from now
+    /// on for objects that are made or written there. Objects that exist already are counted in the background
+    /// ([`Quota::counting`]). Stable when it returns.
     ///
     /// # Errors
     ///
@@ -265,8 +263,8 @@ impl Volume {
         self.files.quota_at(path).await
     }
 
-    /// Takes the quota of a directory away. Stable when it returns; what is there is counted out of its
-    /// tree in the background.
+    /// Removes the quota of a directory. Stable when it returns; the existing objects are counted out of its tree in
+    /// the background.
     ///
     /// # Errors
     ///
@@ -276,7 +274,7 @@ impl Volume {
         Ok(self.files.stable(end, self.commit).await?)
     }
 
-    /// The quota that a directory counts in: its own, or that of the nearest directory above it.
+    /// The quota in which a directory counts: its own, or that of the nearest directory above it.
     ///
     /// # Errors
     ///
@@ -289,14 +287,14 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// When the metadata cannot be read.
+    /// If the metadata cannot be read.
     pub async fn quotas(&self) -> std::result::Result<Vec<Quota>, QuotaError> {
         self.files.quotas().await
     }
 
-    /// Has all packs rewritten that are mostly dead, from now on and within the rate of background work, also those from
-    /// which little comes. Says how the collector is then; it is done when [`CollectorStatus::is_ordered`] is false again.
-    /// After a restart what is left is rewritten as ever, beginning with the first commit.
+    /// Starts to rewrite all packs that are mostly dead, within the rate of background work, also those that free
+    /// little. Returns the collector's status; the work is done when [`CollectorStatus::is_ordered`] is false again.
+    /// After a restart the rest is rewritten as usual, beginning with the first commit.
     ///
     /// # Errors
     ///
@@ -305,8 +303,8 @@ impl Volume {
         self.rooms.collector.collect_now()
     }
 
-    /// Has packs read back and verified in the background, from now on: all that were not within `age`, the one first
-    /// that was not for the longest time.
+    /// Starts to read back and verify packs in the background: all that were not read within `age`, the one with the
+    /// oldest check first.
     ///
     /// # Errors
     ///
@@ -315,14 +313,12 @@ impl Volume {
         self.rooms.scrub.start(age)
     }
 
-    /// Ends the round of scrubbing that is under way, if there is one, and says whether there was. What was verified
-    /// stays noted.
+    /// Ends the current round of scrubbing; returns whether there was one. Its results stay noted.
     pub fn stop_scrub(&self) -> bool {
         self.rooms.scrub.stop()
     }
 
-    /// When packs were verified, what is being done about the others, and what is damaged. Reads accounts and checks of
-    /// all packs.
+    /// The checks of packs, the current round, and the damage. Reads accounts and checks of all packs.
     ///
     /// # Errors
     ///
@@ -341,19 +337,20 @@ impl Volume {
             .and_then(|why| why.clone());
         match why {
             Some(why) => why,
-            // The sender lives as long as the core that we hold.
+            // The sender lives as long as the rooms, which `self` holds.
             None => std::future::pending().await,
         }
     }
 
-    /// Which gateway has taken the volume from this one, if it was taken and the bucket says so within a few seconds.
+    /// The gateway that has taken the volume from this one, if it was taken and the bucket says so within a few
+    /// seconds.
     pub async fn successor(&self) -> Option<Holder> {
         self.shared.hold.successor().await
     }
 
-    /// Publishes for at most `limit`, then flushes the log, ends all work in the background, and says in the bucket that the
-    /// gateway has stopped. That may take the rest of `limit`, and 3 s in any case.
-    /// Calls that come later wait for ever or fail; front ends must have stopped before.
+    /// Publishes for at most `limit`, then flushes the log, ends all background work, and notes in the bucket that
+    /// the gateway has stopped. That may take the rest of `limit`, and 3 s in any case. Later calls wait forever or
+    /// fail; front ends must have stopped before.
     pub async fn close(&self, limit: Duration) -> Closed {
         let began = Instant::now();
         let flushed = tokio::time::timeout(limit, self.rooms.publisher.flush()).await;
@@ -377,7 +374,7 @@ impl Volume {
         if let Some(disk) = self.rooms.packs.disk() {
             disk.close().await;
         }
-        // What it has acknowledged is in the bucket or in the log: nothing depends on this.
+        // Acknowledged changes are in the bucket or in the log: nothing depends on this.
         let meta = async {
             if let Err(error) = self.rooms.state.catalog.store().close().await {
                 tracing::warn!("closing the metadata: {error}");
@@ -404,7 +401,7 @@ impl Volume {
         }
     }
 
-    /// Says in the bucket that this gateway has stopped.
+    /// Notes in the bucket that this gateway has stopped.
     async fn release(&self, published: bool) {
         let unpublished = match published {
             true => 0,
@@ -439,7 +436,7 @@ impl FileSystem for Volume {
     ) -> Result<Change> {
         let recorded = self.files.setattr(who, inode, set, guard).await?;
         match guard {
-            // Made again, it would find the ctime that it set itself.
+            // If repeated, it would find the ctime that it set itself.
             Some(_) => self.settle_once(recorded).await,
             None => self.settle(recorded).await,
         }

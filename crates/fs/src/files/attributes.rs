@@ -106,7 +106,7 @@ impl Files {
     }
 }
 
-/// The record that a SETATTR by `who` leaves, or why it may not be.
+/// The record after a SETATTR by `who`, or the reason why it is not allowed.
 fn changed_record(
     old: &InodeRecord,
     who: &Credentials,

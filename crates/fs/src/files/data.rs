@@ -40,7 +40,7 @@ impl Files {
             result => result,
         }?;
         node.compression.written_through(compression);
-        // The cache counts the bytes by now; whoever waits for the disk keeps nobody out.
+        // The cache counts the bytes by now; a write that waits for the disk keeps no room from others.
         drop(admission);
         if memory.cache.dirty_bytes() >= self.state.config.checkpoint_bytes {
             self.state.signals.wake_publisher();
@@ -48,7 +48,7 @@ impl Files {
         Ok(Recorded { end, reply: change })
     }
 
-    /// A write for which there seems to be no room: finds out what it really needs.
+    /// A write for which there seems to be no room: finds out how much it really needs.
     async fn write_at_limit(
         &self,
         who: &Credentials,
@@ -64,16 +64,14 @@ impl Files {
         {
             return result;
         }
-        // Of other files with holes more may have been counted than there is, until the bucket has
-        // them.
+        // Files with holes may be counted with too many bytes until they are published.
         let published = async { self.publisher.flush().await.map_err(|_| Error::Delay) };
         self.state.memory.bounded(published).await?;
         let counted = self.counted(node, range).await?;
         self.write_once(who, node, offset, data, counted).await
     }
 
-    /// How many bytes of `range` are in the bucket and not in memory: they take no further space when
-    /// they are written over.
+    /// How many bytes of `range` are in the bucket and not in memory: overwriting them takes no additional space.
     async fn counted(&self, node: &Arc<Node>, range: ByteRange) -> Result<Option<Counted>> {
         let (unknown, plan) = {
             let state = node.lock_live()?;
@@ -98,7 +96,7 @@ impl Files {
         }))
     }
 
-    /// Records a write and makes it in memory; gives the position after it.
+    /// Records a write and makes it in memory; returns the position after it.
     async fn write_once(
         &self,
         who: &Credentials,
@@ -165,7 +163,7 @@ impl Files {
             .await
     }
 
-    /// What a COMMIT of a file has to wait for.
+    /// Returns the file and the position for which its COMMIT must wait.
     pub(crate) async fn commit(&self, inode: Inode) -> Result<Recorded<Arc<Node>>> {
         let node = self.state.node(inode).await?;
         let end = {
@@ -177,17 +175,17 @@ impl Files {
     }
 }
 
-/// What of a range is known to be in the bucket and not in memory.
+/// Bytes of a range that are known to be in the bucket and not in memory.
 struct Counted {
     bytes: u64,
     range: ByteRange,
-    /// What was not in memory.
+    /// The ranges that were not in memory.
     unknown: Vec<ByteRange>,
     token: FetchToken,
 }
 
 impl Counted {
-    /// Whether that is still so.
+    /// Whether the count is still valid.
     fn holds(&self, state: &NodeState) -> bool {
         state.blocks.is_current(self.token, self.range)
             && state.unknown_ranges(self.range) == self.unknown

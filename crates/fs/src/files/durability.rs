@@ -1,4 +1,4 @@
-//! How safe a change is before it is answered.
+//! The stability of a change before it is answered.
 
 use forebay_types::Lsn;
 use forebay_vfs::{Error, Result, Trouble};
@@ -6,38 +6,38 @@ use forebay_vfs::{Error, Result, Trouble};
 use super::Files;
 use crate::state::Journal;
 
-/// What has to be lost before an answer that promises stable storage (COMMIT, WRITE with DATA_SYNC or
-/// FILE_SYNC, and every change of names and attributes) turns out to be wrong.
+/// What must be lost before an answer that promises stable storage (COMMIT, WRITE with DATA_SYNC or FILE_SYNC, and
+/// every change of names and attributes) turns out to be wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommitMode {
     /// The gateway's disk: an answer waits until the log is flushed, so a crash and a power cut lose
     /// nothing. For a volume without a log this is [`CommitMode::Bucket`].
     #[default]
     Disk,
-    /// The bucket: an answer waits until it is published there, so losing the whole machine loses
-    /// nothing. All who wait at the same time share a checkpoint.
+    /// The bucket: an answer waits until the change is published there, so losing the whole machine loses nothing.
+    /// All callers that wait at the same time share a checkpoint.
     Bucket,
-    /// The power of the machine: an answer waits until the change is in the log, not until the disk
-    /// has it. A crash of the program loses nothing; after a power cut the write verifier is a new
-    /// one, but a client that had its COMMIT answered does not keep what to send again.
+    /// The power of the machine: an answer waits until the change is in the log, not until the disk has it. A crash
+    /// of the program loses nothing; after a power cut the write verifier is a new one, but a client whose COMMIT was
+    /// answered does not keep the bytes to send them again.
     Async,
 }
 
-/// A change that is recorded and in memory, and not necessarily stable yet.
+/// A change that is recorded and in memory, and may not be stable yet.
 #[must_use = "the reply may leave only when the change is stable"]
 pub(crate) struct Recorded<T> {
-    /// The position after its record: what has to be stable.
+    /// The position after its record: everything before it must become stable.
     pub(crate) end: Lsn,
-    /// What to answer then.
+    /// The reply after that.
     pub(crate) reply: T,
 }
 
 impl Files {
-    /// Returns when everything up to `end` is as safe as `mode` says. Nothing is in a volume that has
-    /// stopped: the log of a gateway that was taken over will never be part of it.
+    /// Returns when everything before `end` is as safe as `mode` says. In a volume that has stopped nothing is safe:
+    /// the log of a gateway that was taken over will never be part of the volume.
     ///
-    /// [`Delay`](forebay_vfs::Error::Delay) when the log fails: for calls that may be made again, which
-    /// then find a log that works. Others use [`Files::stable_once`].
+    /// [`Delay`](forebay_vfs::Error::Delay) if the log fails: for calls that may be repeated, and then find a log
+    /// that works. Others use [`Files::stable_once`].
     pub(crate) async fn stable(&self, end: Lsn, mode: CommitMode) -> Result<()> {
         match (self.state.journal(), mode) {
             (Journal::Disk(wal), CommitMode::Disk) => wal
@@ -53,9 +53,9 @@ impl Files {
         self.state.signals.check_running()
     }
 
-    /// Like [`Core::stable`], for changes that cannot be made a second time: where the log fails
-    /// under them, an error says that their outcome is not known. Being told to come back, the
-    /// client would find the name that it wants to make, or miss the one that it wants to remove.
+    /// Like [`Files::stable`], for changes that cannot be made a second time: if the log fails under them, an error
+    /// says that their outcome is not known. If the client were told to try again, it would find the name that it
+    /// wants to make, or miss the one that it wants to remove.
     pub(crate) async fn stable_once(&self, end: Lsn, mode: CommitMode) -> Result<()> {
         let failed_before = self.state.log_health.has_failed();
         self.stable(end, mode).await.map_err(|error| {

@@ -1,4 +1,4 @@
-//! What the healer needs of files: marking as dirty what is at hand of a damaged frame.
+//! Healing of files, called by the healer: marks the available bytes of a damaged frame as dirty.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::damages::{DamageState, Place};
 use crate::healer;
 use crate::state::{FetchPlan, Node};
 
-/// How often healing plans again because the file changed under it, before it comes back later.
+/// How often healing plans again because the file changed meanwhile, before it gives up for now.
 const ROUNDS: usize = 16;
 
-/// What of a block a damaged frame should hold.
+/// The part of a block that a damaged frame should hold.
 struct Needed {
-    /// One of the places that the frame has in the block: it may be shared within it.
+    /// One of the frame's addresses in the block: it may be shared within it.
     address: FrameAddress,
-    /// Ranges of the file, and how the map names the frame there.
+    /// Ranges of the file, each with the address that the map has for the frame there.
     ranges: Vec<(ByteRange, FrameAddress)>,
 }
 
@@ -37,7 +37,7 @@ impl healer::Context for Files {
 }
 
 impl Files {
-    /// Heals a frame as far as that can be done now.
+    /// Heals a frame as far as possible now.
     async fn heal_frame(&self, place: &Place) -> Result<DamageState> {
         let node = match self.state.node(place.block.inode).await {
             Err(Error::Stale) => return Ok(DamageState::Unused),
@@ -66,7 +66,7 @@ impl Files {
         Err(Error::Delay)
     }
 
-    /// What the block's map refers to of the frame; none if nothing.
+    /// The ranges of the frame to which the block's map refers; `None` if there are none.
     async fn needed(&self, node: &Node, place: &Place, plan: &FetchPlan) -> Result<Option<Needed>> {
         let block = place.block.block;
         let Some(map) = self.bucket_map(node, block, plan).await? else {
@@ -88,7 +88,7 @@ impl Files {
         }))
     }
 
-    /// Marks what is at hand as dirty; none if the file has changed since the plan was made.
+    /// Marks the available bytes as dirty; `None` if the file has changed since the plan was made.
     fn upload_again(
         &self,
         node: &Arc<Node>,

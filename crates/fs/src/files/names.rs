@@ -1,9 +1,9 @@
-//! Names: looking them up, listing, making, removing, linking and renaming them.
+//! Names: looking up, listing, making, removing, linking and renaming them.
 //!
-//! A change of the names of a directory holds its `names` lock from the look at the old names to
-//! the change, so that the result of the look stays valid. A rename between two directories holds both, that of the
-//! lower inode first. The lock of a directory that is removed is not needed: both sides lock its state when they
-//! check that it is empty, or that it still exists for a new name.
+//! A change of the names of a directory holds its `names` lock from the look at the old names to the change, so that
+//! the result of the look stays valid. A rename between two directories holds both locks, that of the lower inode
+//! first. The lock of a directory that is removed is not needed: both sides lock its state when they check that it is
+//! empty, or that it still exists for a new name.
 
 mod ancestors;
 mod create;
@@ -36,7 +36,7 @@ pub(crate) const SYMLINK_MAX: usize = 4096;
 const DOT_COOKIE: u64 = 1;
 const DOT_DOT_COOKIE: u64 = 2;
 
-/// Checks a name that is to be looked up.
+/// Checks a name for a look-up.
 fn check_name(name: &[u8]) -> Result<()> {
     match name {
         [] => Err(Error::Invalid),
@@ -46,7 +46,7 @@ fn check_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// Checks a name that is to be made.
+/// Checks a name for a new object.
 fn check_new_name(name: &[u8]) -> Result<()> {
     if is_dot(name) {
         Err(Error::Exists)
@@ -55,7 +55,7 @@ fn check_new_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// Checks a name that is to go.
+/// Checks a name that will be removed.
 fn check_old_name(name: &[u8]) -> Result<()> {
     if is_dot(name) {
         Err(Error::Invalid)
@@ -68,13 +68,13 @@ fn is_dot(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
 
-/// Takes a name and its cookie away.
+/// Deletes a name and its cookie.
 fn delete_name(batch: &mut Batch, directory: Inode, name: &[u8], cookie: u64) {
     batch.delete(&Key::Name(directory, Bytes::copy_from_slice(name)));
     batch.delete(&Key::Cookie(directory, cookie));
 }
 
-/// Counts a name that comes to a directory.
+/// Counts a name that is added to a directory.
 fn count_in(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<()> {
     if child == Kind::Directory {
         if directory.nlink >= LINK_MAX {
@@ -88,7 +88,7 @@ fn count_in(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<
     Ok(())
 }
 
-/// A cookie behind all that the directory has given out.
+/// A cookie greater than all that the directory has assigned.
 fn next_cookie(directory: &mut InodeRecord) -> Result<u64> {
     let own = directory.directory_mut().ok_or(Error::NotDirectory)?;
     let cookie = own.next_cookie;
@@ -96,7 +96,7 @@ fn next_cookie(directory: &mut InodeRecord) -> Result<u64> {
     Ok(cookie)
 }
 
-/// Counts one more name of an object that is no directory.
+/// Counts one more name of an object that is not a directory.
 fn count_link(record: &mut InodeRecord, now: Timestamp) -> Result<()> {
     if record.nlink >= LINK_MAX {
         return Err(Error::TooManyLinks);
@@ -106,7 +106,7 @@ fn count_link(record: &mut InodeRecord, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// Counts a name that leaves a directory.
+/// Counts a name that is removed from a directory.
 fn count_out(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<()> {
     if child == Kind::Directory {
         directory.nlink = directory.nlink.saturating_sub(1);
@@ -117,7 +117,7 @@ fn count_out(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result
     Ok(())
 }
 
-/// The content changed, and so did the attributes.
+/// Sets the times of an object whose content has changed.
 fn set_changed(record: &mut InodeRecord, now: Timestamp) {
     record.mtime = convert::record_time(now);
     record.ctime = record.mtime;
@@ -131,9 +131,9 @@ impl Files {
         Ok(node)
     }
 
-    /// What a name stands for.
+    /// The entry of a name.
     async fn entry(&self, directory: &Node, name: &[u8]) -> Result<Option<NameRecord>> {
-        // A directory is published before its names leave the overlay, and knows a name before the overlay does.
+        // A directory is published before its names leave the overlay, and it knows a name before the overlay has it.
         let may_be_published = || {
             let state = directory.lock();
             state.published
@@ -172,8 +172,7 @@ impl Files {
             let state = node.lock_live()?;
             return Ok(node.attributes(&state));
         }
-        // A name that goes away between the two looks was there at the first: look again, it may
-        // be another object's by now.
+        // A name may be removed between the two looks: look again, it may be another object's by now.
         for _ in 0..8 {
             let entry = self.entry(&directory, name).await?.ok_or(Error::NotFound)?;
             match self.state.node(entry.inode).await {

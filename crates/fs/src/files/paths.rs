@@ -1,4 +1,4 @@
-//! What a file is called: asked by operators, and answered by reading names, which are not indexed by what they are of.
+//! Paths of files, for operators, found by reading names, which are not indexed by the objects they name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use forebay_vfs::Result;
 use super::Files;
 use super::quota::QuotaError;
 
-/// Names that are read at a time.
+/// How many names are read at a time.
 const NAMES_PER_SCAN: usize = 4096;
 
 impl Files {
-    /// A path for each of the objects, from the volume's root, as far as they have one. Reads the names of the volume
-    /// until all are found; names that cannot be read are passed over.
+    /// A path from the volume's root for each of the objects that has one. Reads the names of the volume until all
+    /// are found; skips names that cannot be read.
     pub(crate) async fn paths_of(&self, inodes: &[Inode]) -> Result<BTreeMap<Inode, Vec<u8>>> {
         let mut wanted: BTreeSet<Inode> = inodes.iter().copied().collect();
         let mut paths = BTreeMap::new();
@@ -47,7 +47,7 @@ impl Files {
         Ok(paths)
     }
 
-    /// The path of a directory, empty for the root; none if it is gone, or moves at this moment.
+    /// The path of a directory, empty for the root; `None` if it was removed, or is being moved.
     async fn directory_path(&self, directory: Inode) -> Result<Option<Vec<u8>>> {
         match self.state.node(directory).await {
             Err(forebay_vfs::Error::Stale) => Ok(None),

@@ -1,4 +1,4 @@
-//! Reading ahead of sequential readers: the fetches. What to fetch is decided by `state::read_streams`.
+//! Reading ahead of sequential readers: the fetches. `state::read_streams` decides what to fetch.
 
 use std::sync::Arc;
 
@@ -8,16 +8,17 @@ use forebay_types::{BlockIndex, ByteRange, Inode};
 use super::Files;
 use crate::state::{FetchPlan, Node, Stream, steps};
 
-/// Block maps that are looked up with one scan.
+/// How many block maps are looked up with one scan.
 const MAPS_AT_ONCE: usize = 128;
 
-/// Extents of block maps after which no more are looked up ahead: those of a file that was written in small pieces would
-/// push everything else out of the memory for metadata.
+/// After this many extents of block maps no more are looked up ahead: the maps of a file that was written in small
+/// pieces would push everything else out of the metadata cache.
 const EXTENTS_AHEAD: usize = 8192;
 
 impl Files {
-    /// Fetches what is missing of a range of a file, of which `blocks` are here, into the cache in the background, in its order, for
-    /// a reader who is so far in the file's stream. What is not his turn yet when he comes there he fetches himself.
+    /// Fetches the missing bytes of a range of a file into the cache in the background, in ascending order, for a
+    /// reader at this position of its stream; `blocks` are those in memory. If the reader reaches a range before its
+    /// turn, the reader fetches it itself.
     pub(crate) fn prefetch(
         self: &Arc<Self>,
         node: &Arc<Node>,
@@ -33,7 +34,7 @@ impl Files {
             };
             let (core, node) = (self.clone(), node.clone());
             tokio::spawn(async move {
-                // It waits here: the semaphore is fair, so blocks come in the order in which they were asked for.
+                // It waits here: the semaphore is fair, so blocks come in the order in which they were requested.
                 let turn = core.packs.prefetch_turn().await;
                 drop(place);
                 core.prefetch_range(&node, range, number).await;
@@ -42,7 +43,7 @@ impl Files {
         }
     }
 
-    /// Has the metadata of these blocks at hand when they are asked for, unless enough others are at that.
+    /// Loads the block maps of these blocks before they are needed, unless enough other look-ups are in progress.
     pub(crate) fn look_up_ahead(self: &Arc<Self>, inode: Inode, from: BlockIndex, blocks: usize) {
         let Some(place) = self.packs.look_up_place() else {
             return;
@@ -53,7 +54,7 @@ impl Files {
             let mut extents = 0;
             while from.0 < end && extents < EXTENTS_AHEAD {
                 let count = MAPS_AT_ONCE.min((end - from.0) as usize);
-                // A failure here is the reader's to report, when it comes that far.
+                // The reader reports a failure when it reaches these blocks.
                 let maps = core.state.catalog.block_maps(inode, from, count).await;
                 let Ok(maps) = maps else { break };
                 extents += maps
@@ -75,7 +76,7 @@ impl Files {
             let wanted = state.reads.still_wants(range, stream);
             let mut missing = Vec::new();
             state.blocks.uncovered(range, &mut missing);
-            // All from the first to the last: that is one GET.
+            // All bytes from the first to the last: that is one GET.
             let (Some(first), Some(last)) = (missing.first(), missing.last()) else {
                 return;
             };
@@ -85,7 +86,7 @@ impl Files {
             let missing = [ByteRange::new(first.start, last.end)];
             (FetchPlan::new(&state, &missing), missing)
         };
-        // A failure here is the reader's to report, when it comes that far.
+        // The reader reports a failure when it reaches these blocks.
         let _ = self.fetch_missing(node, &missing, &plan, None).await;
     }
 }

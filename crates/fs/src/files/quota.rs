@@ -1,5 +1,5 @@
-//! Quotas as operations on files: sizes for FSSTAT, an operator's changes, and the counting of what lay in a directory
-//! before it got a quota.
+//! Quotas as operations on files: sizes for FSSTAT, an operator's changes, and the counting of the objects that were
+//! in a directory before it got a quota.
 //!
 //! ```text
 //!   operator   set, remove and list quotas                operator.rs
@@ -7,7 +7,7 @@
 //!              directory before it got a quota
 //! ```
 //!
-//! The accounts are those of `forebay-quota`.
+//! `forebay-quota` keeps the accounts.
 
 mod operator;
 mod spread;
@@ -36,8 +36,8 @@ impl Files {
         }
     }
 
-    /// Sizes of what an object counts in: its tree, where that has a quota, else the volume. What is
-    /// available is never more than what the volume has left.
+    /// Sizes of the tree in which an object counts, if that has a quota, otherwise of the volume. The available space
+    /// is never more than the volume has left.
     pub(crate) async fn statistics_at(&self, inode: Inode) -> Result<Statistics> {
         let volume = self.statistics();
         let node = self.state.node(inode).await?;

@@ -1,4 +1,4 @@
-//! READ: what is in memory from there, the rest from the bucket.
+//! READ: takes bytes from memory if they are there, and fetches the rest from the bucket.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,11 +17,10 @@ use super::data::writable;
 use crate::convert::owned;
 use crate::state::{FetchPlan, Node, NodeState, by_block};
 
-/// How often a read plans its fetches again because the file changed under them, before it asks
-/// the client to come back.
+/// How often a read plans its fetches again because the file changed meanwhile, before it makes the client try again.
 const FETCH_ROUNDS: usize = 16;
 
-/// A read that waits for the bucket: its stream has a reader, however many others read meanwhile.
+/// A read that waits for the bucket: meanwhile its stream has a reader, however many other reads there are.
 struct Waiting<'a> {
     node: &'a Node,
     stream: u64,
@@ -100,7 +99,7 @@ impl Files {
         Err(Error::Delay)
     }
 
-    /// The same of what is in memory, which neither waits nor leaves anything behind if it is not.
+    /// The same if all bytes are in memory; otherwise returns `None` without waiting, and changes nothing.
     pub(crate) fn read_in_memory(
         self: &Arc<Self>,
         who: &Credentials,
@@ -124,7 +123,7 @@ impl Files {
         })
     }
 
-    /// Reads ahead of a reader that is at `wanted` now, if it goes on from where it was. Gives its stream.
+    /// Reads ahead of a reader that is at `wanted` now, if it reads sequentially. Returns its stream.
     fn go_ahead(
         self: &Arc<Self>,
         node: &Arc<Node>,
@@ -149,9 +148,9 @@ impl Files {
         Some(stream)
     }
 
-    /// Fetches what is missing of a file, into the cache where there is room, and into a reply. Without a reply it is
-    /// fetched ahead of a reader, into the cache alone: only with memory to spare, which is taken before.
-    /// False when the file has changed so that the plan must be made anew, or when there is none to spare.
+    /// Fetches the missing bytes of a file, into the cache if there is room, and into a reply. Without a reply they
+    /// are fetched ahead of a reader, into the cache alone: only with spare memory, which is leased before. Returns
+    /// false if the file has changed and a new plan is needed, or if there is no spare memory.
     pub(crate) async fn fetch_missing(
         &self,
         node: &Arc<Node>,
@@ -159,7 +158,7 @@ impl Files {
         plan: &FetchPlan,
         mut reply: Option<&mut Reply>,
     ) -> Result<bool> {
-        // Each block at once, however many gaps it has: its map is looked up and its frames are decoded once.
+        // Each block at once, however many gaps it has: its map is looked up and its frames are decoded only once.
         let blocks = by_block(missing);
         for (block, gaps) in &blocks {
             let reply = reply.as_deref_mut();
@@ -167,14 +166,14 @@ impl Files {
                 return Ok(false);
             }
         }
-        // Also a read of nothing but holes must not have been overtaken.
+        // A read of nothing but holes must not have been overtaken either.
         let state = node.lock();
         Ok(blocks
             .iter()
             .all(|(block, _)| state.blocks.is_current(plan.token, whole(*block))))
     }
 
-    /// Fetches the gaps of one block, which rise.
+    /// Fetches the gaps of one block, in ascending order.
     async fn fetch_block(
         &self,
         node: &Arc<Node>,
@@ -183,7 +182,7 @@ impl Files {
         plan: &FetchPlan,
         mut reply: Option<&mut Reply>,
     ) -> Result<bool> {
-        // What no map has is a hole: the reply has zeros there already.
+        // Bytes without a map are a hole: the reply has zeros there already.
         let Some(map) = self.bucket_map(node, block, plan).await? else {
             return Ok(true);
         };
@@ -205,8 +204,8 @@ impl Files {
             };
             spare = Some(lease);
         }
-        // Several GETs at a time, and their frames taken in one after the other. Who reads ahead has one at a time,
-        // for which he has memory, and keeps no reader from his turn.
+        // Several GETs at a time; their frames are taken in one after the other. Reading ahead uses one at a time,
+        // for which it has memory, and delays no reader.
         let (ahead, at_once) = match spare {
             Some(_) => (true, 1),
             None => (false, FRAMES_AT_ONCE),
@@ -229,8 +228,8 @@ impl Files {
             let frame = match frame {
                 Ok(frame) => frame,
                 Err(error) => {
-                    // A pack that has gone belongs to a map that has gone: the file was truncated, or
-                    // these bytes were written anew and published since.
+                    // A missing pack belongs to an outdated map: the file was truncated, or these bytes were written
+                    // again and published since.
                     let overtaken = !node.lock().blocks.is_current(plan.token, whole(block));
                     if overtaken
                         || self
@@ -263,7 +262,7 @@ impl Files {
         Ok(true)
     }
 
-    /// Puts what counts of a frame into a reply, and into the cache where there is room: `spare`, or what can be had.
+    /// Puts the valid bytes of a frame into a reply, and into the cache if there is room: `spare`, or free memory.
     fn take_in(
         &self,
         node: &Arc<Node>,
@@ -287,8 +286,8 @@ impl Files {
                 to.copy_from_slice(from);
             }
         }
-        // The rest of the frame comes for nothing: keep all of it that still counts, if there
-        // is room without pushing writers back.
+        // The rest of the frame costs nothing: keep all of it that is still valid, if there is room without delaying
+        // writers.
         let needs = frame.needs();
         let found = match spare {
             Some(_) => None,
@@ -300,7 +299,7 @@ impl Files {
             return Ok(false);
         }
         if room {
-            // Little would keep from being freed all that has arrived with it.
+            // Otherwise a small piece would keep all bytes that arrived with it from being freed.
             let mut missing = Vec::new();
             for range in live {
                 let at = block.start() + range.start;
@@ -321,7 +320,7 @@ impl Files {
                 }
                 filled += range.len();
             }
-            // From here on the block buffers themselves count them.
+            // From here on the block buffers themselves count these bytes.
             if let Some(spare) = spare {
                 spare.give_back(filled);
             }
@@ -329,7 +328,7 @@ impl Files {
         Ok(true)
     }
 
-    /// Where the bytes of a block lie that may be in the bucket, as far as they count; none for a hole.
+    /// The valid part of the map of a block that may be in the bucket; `None` for a hole.
     pub(crate) async fn bucket_map(
         &self,
         node: &Node,
@@ -385,7 +384,7 @@ impl Files {
     }
 }
 
-/// What there is of what a READ asks for, and whether the file ends with it.
+/// The part of the file that a READ asks for, and whether the file ends with it.
 fn within(state: &NodeState, offset: u64, count: u32) -> (ByteRange, bool) {
     let size = state.record.size;
     let asked = ByteRange::at(offset, u64::from(count));
@@ -393,14 +392,14 @@ fn within(state: &NodeState, offset: u64, count: u32) -> (ByteRange, bool) {
     (asked.intersect(ByteRange::new(0, size)), eof)
 }
 
-/// Frames of one block that are fetched at the same time for one reader.
+/// How many frames of one block are fetched at the same time for one reader.
 const FRAMES_AT_ONCE: usize = 8;
 
 fn whole(block: BlockIndex) -> ByteRange {
     ByteRange::at(block.start(), BLOCK_SIZE)
 }
 
-/// The parts of `range` that lie in one of the gaps, which rise.
+/// The parts of `range` that lie in one of the gaps; the gaps are in ascending order.
 fn inside(gaps: &[ByteRange], range: ByteRange) -> impl Iterator<Item = ByteRange> {
     let first = gaps.partition_point(|gap| gap.end <= range.start);
     let reached = gaps.iter().skip(first);
@@ -409,7 +408,7 @@ fn inside(gaps: &[ByteRange], range: ByteRange) -> impl Iterator<Item = ByteRang
         .map(move |gap| gap.intersect(range))
 }
 
-/// The frames that hold something of the gaps, each once, though small writes may have cut it into many extents.
+/// The frames that hold bytes of the gaps, each once, though small writes may have cut it into many extents.
 fn wanted_frames<'a>(map: &'a BlockMap, gaps: &[ByteRange]) -> Vec<WantedFrame<'a>> {
     let mut frames: Vec<(Option<ByteRange>, &FrameAddress, Vec<ByteRange>)> = Vec::new();
     let mut places = HashMap::new();
@@ -418,7 +417,7 @@ fn wanted_frames<'a>(map: &'a BlockMap, gaps: &[ByteRange]) -> Vec<WantedFrame<'
             frames.push((None, &extent.frame, Vec::new()));
             frames.len() - 1
         });
-        // It was put there.
+        // Always found: it was added above.
         let Some((part, _, live)) = frames.get_mut(place) else {
             continue;
         };
@@ -438,7 +437,7 @@ fn wanted_frames<'a>(map: &'a BlockMap, gaps: &[ByteRange]) -> Vec<WantedFrame<'
     wanted.collect()
 }
 
-/// Memory for frames of one block, which may all come with one GET, and for the block buffer that they go into.
+/// Memory for the frames of one block, which may all come with one GET, and for the block buffer that takes them.
 fn memory_ahead<'a>(
     packs: &PackStore,
     addresses: impl Iterator<Item = &'a FrameAddress> + Clone,
@@ -449,29 +448,29 @@ fn memory_ahead<'a>(
     frames + raw.min(BLOCK_SIZE)
 }
 
-/// A frame that was fetched, and what for.
+/// A fetched frame and its purpose.
 struct Taken<'a> {
     block: BlockIndex,
-    /// What was missing of the block.
+    /// The missing ranges of the block.
     gaps: &'a [ByteRange],
     wanted: &'a WantedFrame<'a>,
     frame: &'a Fetched,
 }
 
-/// A frame that is to be fetched.
+/// A frame to fetch.
 #[derive(Debug, PartialEq, Eq)]
 struct WantedFrame<'a> {
-    /// A part of the block that it is wanted for.
+    /// A missing part of the block that it holds.
     part: ByteRange,
     address: &'a FrameAddress,
-    /// All of the block that it holds and that counts.
+    /// All valid ranges of the block that it holds.
     live: Vec<ByteRange>,
 }
 
-/// A reply to READ that is being put together.
+/// A reply to READ that is being assembled.
 pub(crate) struct Reply {
     data: Vec<u8>,
-    /// Where in the file `data` begins.
+    /// The offset of `data` in the file.
     start: u64,
     eof: bool,
     attributes: forebay_vfs::Attributes,

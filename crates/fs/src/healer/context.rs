@@ -1,4 +1,4 @@
-//! What the healer needs of the rest.
+//! The parts of other rooms that the healer needs.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::damages::{DamageState, Place};
 /// The files whose frames are healed.
 #[async_trait]
 pub(crate) trait Context: Send + Sync {
-    /// Marks as dirty what is at hand of a damaged frame, so that it goes to the bucket with the next checkpoint.
+    /// Marks the available bytes of a damaged frame as dirty, so that they are uploaded with the next checkpoint.
     ///
     /// # Errors
-    /// [`Error::Delay`](forebay_vfs::Error::Delay) when it should be tried again later; others when the metadata cannot be
-    /// read.
+    /// [`Error::Delay`](forebay_vfs::Error::Delay) if it should be tried again later; others if the metadata cannot
+    /// be read.
     async fn heal(&self, place: &Place) -> Result<DamageState>;
 
     /// A path from the volume's root for each of the objects that has one.
@@ -31,7 +31,7 @@ pub(super) mod fake {
 
     use super::*;
 
-    /// Answers from a list, and counts.
+    /// Files that answer from a list, and count the calls.
     #[derive(Default)]
     pub(in crate::healer) struct FakeFiles {
         /// The answers to `heal`, the last one first; [`DamageState::Lost`] when there is none.

@@ -1,4 +1,4 @@
-//! The healer over files that only answer.
+//! The healer over files that only return prepared answers.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn note(damages: &Damages, offset: u32) {
     damages.note(place(offset), ByteRange::new(0, 8), "why");
 }
 
-/// Lets the healer run until it waits for something new.
+/// Lets the healer run until it waits for a change of the list.
 async fn until_idle() {
     tokio::time::sleep(Duration::from_secs(3600)).await;
 }

@@ -1,4 +1,4 @@
-//! What keeps a volume from being formatted or opened.
+//! Reasons why a volume cannot be formatted or opened.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use super::held::HeldVolume;
 /// Why a volume cannot be formatted or opened. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The volume itself: not there, damaged, newer than this program.
+    /// The volume itself: it does not exist, is damaged, or is newer than this program.
     #[error(transparent)]
     Volume(#[from] VolumeError),
     /// The metadata in the bucket cannot be used.
@@ -29,7 +29,7 @@ pub enum OpenError {
         /// The descriptor's name.
         object: String,
     },
-    /// The bucket is older than this gateway has seen it.
+    /// The bucket is older than the state that this gateway has seen.
     #[error(
         "the bucket at {url} is as it was in epoch {found}, and {folder} is of a gateway that has seen epoch {seen} there: an earlier state was put back. Put the latest one back, and find out who can write to the bucket. If it is the one that is to be served, give the gateway a new data_dir, and keep this one until `forebay log salvage` has brought back what its log holds",
         found = found.0, seen = seen.0
@@ -41,7 +41,7 @@ pub enum OpenError {
         folder: PathBuf,
         /// The epoch of the bucket.
         found: Epoch,
-        /// The highest one that it was known to have.
+        /// The highest epoch that it was known to have.
         seen: Epoch,
     },
     /// Another gateway holds the volume.
@@ -60,7 +60,8 @@ pub enum OpenError {
     /// The gateway's own state file.
     #[error(transparent)]
     Local(#[from] LocalError),
-    /// There is no volume, and this gateway has served one: a new one in its place would cover what may come back.
+    /// There is no volume, and this gateway has served one: a new one in its place would cover the old one, which may
+    /// come back.
     #[error(
         "{url} has no volume, and {folder} holds the log and state of volume {volume}: the store was emptied, or is another one. Name the right store, or bring the volume back; a new volume needs a data_dir of its own"
     )]
@@ -69,7 +70,7 @@ pub enum OpenError {
         url: String,
         /// The local folder.
         folder: PathBuf,
-        /// The volume that it belongs to.
+        /// The volume to which it belongs.
         volume: VolumeId,
     },
     /// The local folder belongs to another volume.
@@ -79,9 +80,9 @@ pub enum OpenError {
     OtherVolume {
         /// The local folder.
         folder: PathBuf,
-        /// The volume that it belongs to.
+        /// The volume to which it belongs.
         found: VolumeId,
-        /// The volume that is to be opened.
+        /// The volume to open.
         expected: VolumeId,
     },
     /// The log folder cannot be used.
@@ -89,10 +90,10 @@ pub enum OpenError {
     LogFolder {
         /// The local folder.
         folder: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The log of an earlier epoch has to be archived, and there is no room for it.
+    /// The log of an earlier epoch must be archived, and there is no room for it.
     #[error(
         "the log in {folder} was overtaken by another gateway's epoch and has to be archived, and the archived logs there take {archived} bytes of {limit} (log_limit): `forebay log list` shows them, `forebay log salvage LABEL --to FOLDER` brings back their changes as files, and `forebay log forget --all-salvaged` makes room"
     )]
@@ -101,7 +102,7 @@ pub enum OpenError {
         folder: PathBuf,
         /// Bytes of archived logs.
         archived: u64,
-        /// How many there may be.
+        /// The most bytes that they may have.
         limit: u64,
     },
     /// The log cannot be replayed.
@@ -112,11 +113,11 @@ pub enum OpenError {
         "log record at LSN {lsn} cannot be replayed: {why}; the bucket holds a consistent file system as of LSN {published}: move the log folder away to go on with that, and keep it for salvage"
     )]
     Replay {
-        /// The record.
+        /// The LSN of the record.
         lsn: Lsn,
-        /// What is wrong.
+        /// What does not fit.
         why: String,
-        /// What the bucket holds.
+        /// The published LSN of the bucket.
         published: Lsn,
     },
     /// The volume was taken over, or the bucket failed for good, while it was being opened.

@@ -1,4 +1,4 @@
-//! The gateway's folder on its own disk, and what its log is worth beside what the bucket holds.
+//! The gateway's folder on the local disk, and the value of its log beside the state of the bucket.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use forebay_wal::{LogKeys, Recovery, Storage, WriterEnd};
 
 use super::OpenError;
 
-/// The gateway's folder on its own disk, locked.
+/// The gateway's folder on the local disk, locked.
 pub(super) struct Local {
     pub(super) folder: Arc<dyn LocalFolder>,
     pub(super) state: Option<LocalState>,
@@ -22,12 +22,12 @@ pub(super) struct Local {
     pub(super) storage: Arc<dyn Storage>,
 }
 
-/// What a gateway has before it beside a bucket of a certain state.
+/// The starting point of an opening: the bucket's state, and the log beside it.
 pub(super) struct Outlook {
     pub(super) bucket: VolumeState,
-    /// Whether the log goes on from what the bucket has. Else another gateway has written to the volume since.
+    /// Whether the log continues the bucket's state. Otherwise another gateway has written to the volume since.
     pub(super) continues: bool,
-    /// The log, if it does.
+    /// The log, if it continues.
     pub(super) recovery: Option<Recovery>,
 }
 
@@ -55,8 +55,8 @@ impl Local {
         })
     }
 
-    /// Has the folder know `gateway` for its identity, on stable storage when this returns. A start that ends early is
-    /// known again by its note in the bucket then.
+    /// Stores `gateway` as the identity of the folder, on stable storage when this returns. So a start that ends
+    /// early is recognized by its note in the bucket.
     pub(super) fn keep_identity(&self, gateway: GatewayId) -> Result<(), OpenError> {
         if self.state.is_none() {
             state_file::store(&*self.folder, &LocalState::new(self.volume, gateway))?;
@@ -64,7 +64,7 @@ impl Local {
         Ok(())
     }
 
-    /// What there is to do beside a bucket of this state. Nothing is changed.
+    /// Compares the log with a bucket in this state. Changes nothing.
     pub(super) fn consider(
         &self,
         store: &Store,
@@ -101,7 +101,7 @@ impl Local {
         })
     }
 
-    /// Reads the log from what is published on.
+    /// Reads the log from the published LSN on.
     pub(super) fn scan(
         &self,
         volume: VolumeId,
@@ -119,7 +119,7 @@ impl Local {
         )?)
     }
 
-    /// Another gateway has written to the volume since this log: it must never be replayed. It is archived, unless
+    /// Archives the log, because another gateway has written to the volume since: it must never be replayed. Fails if
     /// archived logs take `limit` bytes already.
     pub(super) fn put_log_aside(
         &self,
@@ -139,7 +139,7 @@ impl Local {
         let fate = self.put_aside(&format!("epoch-{}", epoch.0), note, limit)?;
         let (folder, by) = (self.folder.path().display(), bucket.epoch.0);
         match fate {
-            // The latter is an error by here.
+            // `NoRoom` became an error above.
             Fate::Nothing | Fate::NoRoom { .. } => {}
             Fate::LetGo => tracing::info!(
                 "the volume has been written in epoch {by} by another gateway since; the bucket has everything that the log in {folder} held"
@@ -151,8 +151,8 @@ impl Local {
         Ok(())
     }
 
-    /// The bucket, which has this state, has all of the log, and the volume goes on without one.
-    /// Only what lies behind a damaged place is kept.
+    /// Deletes the log: the bucket, in this state, has all of it, and the volume goes on without a log. Keeps only
+    /// the part behind a damaged place.
     pub(super) fn let_go_of_published_log(
         &self,
         bucket: &VolumeState,

@@ -13,7 +13,7 @@ use forebay_types::{BLOCK_SIZE, Epoch, Inode, Lsn, VolumeId};
 use super::OpenError;
 use crate::convert;
 
-/// Makes the prefix of `store` a volume with an empty root directory: a sealed one if that is expected.
+/// Makes the prefix of `store` a volume with an empty root directory; sealed if `expected` says so.
 pub(crate) async fn format(
     store: &Store,
     environment: &Environment,
@@ -47,7 +47,7 @@ pub(crate) async fn make(
     let VolumeDescriptor {
         volume, created, ..
     } = descriptor;
-    // Before anything is in the bucket, since a key service may refuse.
+    // Before anything is in the bucket, because a key service may refuse.
     let ring = match expected {
         Expected::Sealed(unlock) => Some(keys::make(volume, created, unlock).await.map_err(at)?),
         Expected::NotSealed => None,
@@ -56,7 +56,7 @@ pub(crate) async fn make(
         .await
         .map_err(at)?;
     if let Some(ring) = ring {
-        // Before anything that is sealed: what lies in the bucket can always be opened.
+        // Before anything sealed is stored: everything in the bucket can always be opened.
         keys::create(&store.store, &store.root, ring)
             .await
             .map_err(at)?;

@@ -1,4 +1,4 @@
-//! What operators have asked the scrub for, how far it is, and checks of packs on their way to the metadata.
+//! Orders of operators to the scrub, its progress, and checks of packs that are not committed yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,34 +11,34 @@ use tokio::sync::Notify;
 
 use super::report::{ScrubEnd, ScrubProgress, ScrubWait as Wait};
 
-/// Checks that go to the metadata as a batch of their own, if no other batch takes them along before.
+/// After this many checks they are committed in a batch of their own, if no other batch takes them along before.
 const CHECKS: usize = 256;
 
-/// What operators, the scrub and commits share.
+/// The state that operators, the scrub and commits share.
 #[derive(Default)]
 pub(super) struct Board {
     pub(super) wake: Notify,
     pub(super) stop: Notify,
-    /// Of which age, in seconds, packs are to be read.
+    /// An ordered round: packs whose last check is older than this, in seconds, are to be read.
     pub(super) order: Mutex<Option<u64>>,
     pub(super) round: Mutex<Round>,
-    /// Packs that others did not find.
+    /// Packs that other tasks did not find.
     pub(super) gone: Mutex<BTreeSet<PackId>>,
     pub(super) checks: Mutex<Checks>,
-    /// They are to go there by themselves.
+    /// The checks must be committed, even without another batch.
     pub(super) is_due: AtomicBool,
-    /// What the batch has of checks that is being committed.
+    /// The checks in the batch that is being committed.
     entered: Mutex<Vec<(PackId, ScrubRecord)>>,
 }
 
-/// What was found, on its way to the metadata.
+/// Results of checks that are not committed yet.
 #[derive(Default)]
 pub(super) struct Checks {
-    /// What is not there yet.
+    /// Results that are not in the metadata yet.
     pub(super) pending: BTreeMap<PackId, ScrubRecord>,
     /// The pack that is being read.
     reading: Option<PackId>,
-    /// Its account has gone meanwhile.
+    /// Its account was deleted meanwhile.
     has_gone: bool,
 }
 
@@ -51,18 +51,19 @@ pub(super) struct Round {
 }
 
 impl Board {
-    /// Whether checks are to be noted though nothing else is.
+    /// Whether checks must be committed even if nothing else must be.
     pub(super) fn has_due(&self) -> bool {
         self.is_due.swap(false, Ordering::AcqRel) && !self.checks.lock().pending.is_empty()
     }
 
-    /// A pack that the metadata need is not in the bucket: its frames are damaged, and are to be noted as such.
+    /// Notes a pack that the metadata need and that is missing in the bucket: its frames are damaged, and will be
+    /// noted as such.
     pub(super) fn is_gone(&self, pack: PackId) {
         self.gone.lock().insert(pack);
         self.wake.notify_one();
     }
 
-    /// Puts what was found into a batch that is about to be committed and makes the packs `dead` go.
+    /// Adds results to a batch that is about to be committed and that deletes the packs `dead`.
     pub(super) fn enter(&self, batch: &mut Batch, dead: &BTreeSet<PackId>) {
         let checks = self.checks.lock();
         let living = checks
@@ -76,12 +77,12 @@ impl Board {
         *self.entered.lock() = entered;
     }
 
-    /// That batch is in the bucket. From now on nothing is noted of the packs that have gone with it.
+    /// Notes that that batch is in the bucket. From now on no results are noted for the packs that it deleted.
     pub(super) fn entered(&self, dead: &BTreeSet<PackId>) {
         let entered = std::mem::take(&mut *self.entered.lock());
         let mut checks = self.checks.lock();
         for (pack, record) in entered {
-            // It may have been read again meanwhile.
+            // The pack may have been read again meanwhile.
             if checks.pending.get(&pack) == Some(&record) {
                 checks.pending.remove(&pack);
             }
@@ -90,7 +91,7 @@ impl Board {
         checks.has_gone |= checks.reading.is_some_and(|pack| dead.contains(&pack));
     }
 
-    /// A pack is about to be read. Its account is looked for after this.
+    /// Notes that a pack is about to be read. Its account is looked up after this.
     pub(super) fn begin_pack(&self, pack: PackId) {
         let mut checks = self.checks.lock();
         checks.reading = Some(pack);
@@ -109,7 +110,7 @@ impl Board {
         }
     }
 
-    /// A round begins, if none is under way.
+    /// Begins a round, if none is in progress.
     pub(super) fn begin(&self, since: u64) -> bool {
         let mut round = self.round.lock();
         if round.running.is_some() {
@@ -149,7 +150,7 @@ impl Board {
         });
     }
 
-    /// Notes what came of a pack; none if it has gone. Says whether there is enough to be written down.
+    /// Notes the result for a pack; none if it was deleted. Returns whether there are enough results to be committed.
     pub(super) fn verified(&self, pack: PackId, record: Option<ScrubRecord>) -> bool {
         let mut round = self.round.lock();
         if let Some(running) = &mut round.running {
@@ -181,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Commits what is pending; gives what was committed.
+    /// Commits the pending results; returns those that were committed.
     fn enter(board: &Board, dead: &[PackId]) -> Vec<(PackId, ScrubRecord)> {
         let dead = dead.iter().copied().collect();
         board.enter(&mut Batch::new(), &dead);

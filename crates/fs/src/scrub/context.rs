@@ -1,4 +1,4 @@
-//! What the scrub needs of the rest.
+//! The parts of other rooms that the scrub needs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::state::Memory;
 
 /// The rooms that the scrub uses. It changes nothing but the list of damages.
 pub(crate) struct Context {
-    /// How often each pack is read by itself; zero for never.
+    /// The interval in which each pack is read without an order; zero for never.
     pub(crate) interval: Duration,
-    /// Bytes a second that are read from the bucket, at most.
+    /// The most bytes a second that are read from the bucket.
     pub(crate) rate: u64,
     pub(crate) environment: Environment,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) packs: Arc<PackStore>,
     pub(crate) memory: Arc<Memory>,
     pub(crate) damages: Arc<Damages>,
-    /// For the wish that checks are committed.
+    /// Used to ask for a commit of checks.
     pub(crate) progress: Arc<Progress>,
 }

@@ -1,4 +1,5 @@
-//! What the scrub decides: which packs it reads and when, in which pieces, and who goes before it. No I/O and no clock.
+//! The decisions of the scrub: which packs it reads and when, in which pieces, and which work precedes it. No I/O and
+//! no clock.
 
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -9,23 +10,23 @@ use forebay_pack::IndexEntry;
 use forebay_types::PackId;
 use tokio::time::Instant;
 
-/// Most bytes of a pack that are read at once: the largest frame fits in.
+/// The most bytes of a pack that are read at once: the largest frame fits.
 pub(super) const MAX_PIECE: u64 = (4 << 20) + (64 << 10);
 
-/// How long others may keep the scrub from reading its next piece.
+/// How long other tasks may keep the scrub from reading its next piece.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A pack that is to be read back.
+/// A pack to read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Due {
-    /// When it was the last time, in seconds since 1970; those that never were come first.
+    /// The time of its last check, in seconds since 1970; those without a check come first.
     pub(super) checked: Option<u64>,
     pub(super) pack: PackId,
     pub(super) bytes: u64,
     pub(super) frames: u32,
 }
 
-/// What the metadata say of all packs.
+/// The checks of all packs, from the metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Survey {
     pub(super) packs: u64,
@@ -49,26 +50,27 @@ impl Survey {
         self.newest = Some(self.newest.map_or(checked, |newest| newest.max(checked)));
     }
 
-    /// When the next round begins by itself, in seconds since 1970. A round comes when half of the interval has passed
-    /// since a pack was read back, and reads all packs that were not within that half: so none is left out for longer
-    /// than the interval. One that a restart has cut short goes on when the first pack is overdue.
+    /// When the next round begins without an order, in seconds since 1970. A round begins when half of the interval
+    /// has passed since a pack was read back, and reads all packs that were not read within that half: so none is
+    /// left out for longer than the interval. A round that a restart has cut short continues when the first pack is
+    /// overdue.
     pub(super) fn next_round(&self, now: u64, interval: u64) -> u64 {
         let half = (interval / 2).max(1);
         match (self.oldest, self.newest) {
             (Some(oldest), Some(newest)) => (newest + half).min(oldest + interval),
-            // Packs, none of which was ever read back; or no packs: then it looks again later.
+            // No pack was ever read back: now. There are no packs: look again later.
             _ if self.packs > 0 => now,
             _ => now + half,
         }
     }
 }
 
-/// The packs that were not read back for the longest time, as many as fit.
+/// The packs whose last check is the oldest, as many as fit.
 pub(super) struct Queue {
     most: usize,
-    /// The youngest one on top.
+    /// The pack with the latest check on top.
     due: BinaryHeap<Due>,
-    /// How many there are altogether, and their bytes.
+    /// Number of all packs, with those that did not fit, and their bytes.
     pub(super) packs: u64,
     pub(super) bytes: u64,
 }
@@ -92,24 +94,24 @@ impl Queue {
         }
     }
 
-    /// Whether some did not fit.
+    /// Whether some packs did not fit.
     pub(super) fn has_more(&self) -> bool {
         self.packs > self.due.len() as u64
     }
 
-    /// The oldest one first.
+    /// The packs, the one with the oldest check first.
     pub(super) fn into_order(self) -> Vec<Due> {
         self.due.into_sorted_vec()
     }
 }
 
-/// Frames that are read at once, and where their bytes lie. The first one has the pack's header before it.
+/// Frames that are read at once, and their byte range. The range of the first piece begins with the pack's header.
 pub(super) struct Piece {
     pub(super) range: Range<u64>,
     pub(super) entries: Vec<IndexEntry>,
 }
 
-/// Cuts the frames of a pack, which adjoin, into pieces.
+/// Divides the frames of a pack, which adjoin, into pieces.
 pub(super) fn pieces(entries: &[IndexEntry]) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for entry in entries {
@@ -131,7 +133,7 @@ pub(super) fn pieces(entries: &[IndexEntry]) -> Vec<Piece> {
     pieces
 }
 
-/// Keeps the rate.
+/// Enforces the rate.
 pub(super) struct Pace {
     bytes_per_second: u64,
     next: Option<Instant>,
@@ -145,7 +147,7 @@ impl Pace {
         }
     }
 
-    /// When so many bytes may be asked for. What was not asked for in the past is not made up for.
+    /// The time at which this many bytes may be requested. Unused time in the past is not made up for.
     pub(super) fn turn(&mut self, bytes: u64, now: Instant) -> Instant {
         let turn = self.next.map_or(now, |next| next.max(now));
         let takes = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
@@ -154,8 +156,8 @@ impl Pace {
     }
 }
 
-/// Lets others go first: the scrub waits while somebody else reads or uploads, and not for ever, or a gateway that is
-/// always at work would never be checked.
+/// Yields to other tasks: the scrub waits while another task reads or uploads, but not forever, or a gateway that is
+/// always busy would never be checked.
 pub(super) struct Courtesy {
     until: Instant,
 }
@@ -229,10 +231,10 @@ mod tests {
     #[test]
     fn rounds_begin_so_that_no_pack_is_older_than_the_interval() {
         let now = 1000 * DAY;
-        // Never scrubbed: at once. Nothing there: later.
+        // Never scrubbed: now. No packs: later.
         assert_eq!(survey(3, &[]).next_round(now, 30 * DAY), now);
         assert_eq!(survey(0, &[]).next_round(now, 30 * DAY), now + 15 * DAY);
-        // Half of it after the last pack, new packs or not.
+        // Half of the interval after the last pack, whether there are new packs or not.
         let done = [now - 3, now - 2, now - 1];
         assert_eq!(
             survey(3, &done).next_round(now, 30 * DAY),
@@ -242,7 +244,7 @@ mod tests {
             survey(9, &done).next_round(now, 30 * DAY),
             now - 1 + 15 * DAY
         );
-        // A round that was cut short goes on when a pack would be overdue.
+        // A round that was cut short continues when a pack would be overdue.
         let cut_short = [now - 1, now - 29 * DAY];
         assert_eq!(survey(2, &cut_short).next_round(now, 30 * DAY), now + DAY);
     }

@@ -1,4 +1,4 @@
-//! What the scrub says of itself.
+//! The reports of the scrub.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use super::plan::Survey;
 use super::{Broken, Patience, Scrub};
 use crate::damages::DamagedFrame;
 
-/// Damaged packs that a status names.
+/// How many damaged packs a status names.
 const MOST_NAMED: usize = 1000;
-/// Why the scrub does not do what it was asked to do.
+/// Why the scrub refuses an order.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScrubRefusal {
-    /// One is under way.
+    /// A round is in progress.
     #[error("the scrub is under way already; `forebay scrub --status` says how far it is")]
     Running,
-    /// What the metadata say of packs cannot be read.
+    /// The accounts and checks of packs cannot be read.
     #[error(
         "which packs there are cannot be read now: {0}; `forebay status` says how the bucket is"
     )]
@@ -28,18 +28,18 @@ pub enum ScrubRefusal {
 /// What a round waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScrubWait {
-    /// Others read or upload, or writers wait for memory.
+    /// Other tasks read or upload, or writers wait for memory.
     Others,
-    /// The bucket does not answer; what it said last.
+    /// The bucket does not answer; with its last error.
     Bucket(String),
 }
 
-/// How far the round that is under way has come.
+/// The progress of the current round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScrubProgress {
-    /// Since when, in seconds since 1970.
+    /// The time of its begin, in seconds since 1970.
     pub since: u64,
-    /// Packs that it is for.
+    /// Number of packs to read.
     pub packs: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -47,14 +47,14 @@ pub struct ScrubProgress {
     pub packs_done: u64,
     /// Bytes that were read.
     pub bytes_done: u64,
-    /// What it waits for, if it does.
+    /// What the round waits for; none if it does not wait.
     pub waits_for: Option<ScrubWait>,
 }
 
 /// How the last round ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScrubEnd {
-    /// When, in seconds since 1970.
+    /// The time of its end, in seconds since 1970.
     pub at: u64,
     /// Packs that were read.
     pub packs: u64,
@@ -62,18 +62,18 @@ pub struct ScrubEnd {
     pub bytes: u64,
     /// Packs of these that are damaged or missing.
     pub damaged: u64,
-    /// Why it ended before all packs were read; none if they were.
+    /// Why it ended before all packs were read; none if all were read.
     pub cut_short: Option<String>,
 }
 
-/// A pack that was not what was written when it was read last.
+/// A pack that was damaged or missing when it was read last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckedPack {
     /// The pack.
     pub pack: PackId,
     /// The name of the object below the volume's prefix.
     pub object: String,
-    /// When, in seconds since 1970.
+    /// The time of that check, in seconds since 1970.
     pub checked: u64,
     /// Whether it was not in the bucket.
     pub missing: bool,
@@ -81,34 +81,34 @@ pub struct CheckedPack {
     pub damaged_frames: u32,
 }
 
-/// When packs were verified, and what is damaged.
+/// The checks of packs, and the damage that they found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScrubStatus {
-    /// Bytes a second that are read at most.
+    /// The most bytes a second that are read.
     pub rate: u64,
-    /// How often each pack is read back by itself; zero for never.
+    /// The interval in which each pack is read back without an order; zero for never.
     pub interval: Duration,
-    /// The round that is under way.
+    /// The current round.
     pub running: Option<ScrubProgress>,
     /// The last round since the start.
     pub last: Option<ScrubEnd>,
-    /// When the next one begins by itself, in seconds since 1970.
+    /// When the next round begins without an order, in seconds since 1970.
     pub next: Option<u64>,
-    /// Packs of the volume.
+    /// Number of packs of the volume.
     pub packs: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Packs that were never read back as a whole.
+    /// Number of packs that were never read back completely.
     pub never: u64,
-    /// When the one was read that was not for the longest time, of those that ever were; in seconds since 1970.
+    /// The oldest of the packs' last checks, in seconds since 1970.
     pub oldest: Option<u64>,
-    /// When the one was read that was read last.
+    /// The newest of them.
     pub newest: Option<u64>,
     /// Packs that were damaged or missing when they were read last; a thousand at most.
     pub damaged_packs: Vec<CheckedPack>,
     /// How many more there are.
     pub more_damaged_packs: u64,
-    /// Damaged frames that readers and the scrub have met since the start; a thousand at most.
+    /// Damaged frames that readers and the scrub have found since the start; a thousand at most.
     pub damaged_frames: Vec<DamagedFrame>,
     /// How many more there are.
     pub more_damaged_frames: u64,

@@ -1,4 +1,4 @@
-//! Reading a pack back: its index, its header, and every frame, as they lie in the bucket.
+//! Reading a pack back: verifies its index, its header, and every frame in the bucket.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use tokio::time::Instant;
 use super::plan::{self, Courtesy, Due, Pace, Piece};
 use super::{Broken, Scrub, Wait};
 
-/// How often what arrives damaged is fetched: it may have been damaged on its way.
+/// How often bytes that arrive damaged are fetched: they may have been damaged on the way.
 const ATTEMPTS: u32 = 3;
-/// How long the scrub waits for others before it looks again.
+/// How long the scrub waits for other tasks before it checks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// What came of reading a pack.
+/// The result of reading a pack.
 pub(super) struct Verdict {
     pub(super) result: ScrubResult,
     pub(super) damaged_frames: u32,
-    /// What is wrong with the pack as a whole, so that it does not say which frames it has.
+    /// What is wrong with the pack as a whole, so that its frames are not known.
     pub(super) blind: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl Verdict {
 }
 
 impl Scrub {
-    /// Reads all of a pack, and notes which of its frames are damaged. None if the pack has gone meanwhile.
+    /// Reads a whole pack, and notes its damaged frames. `None` if the pack was deleted meanwhile.
     pub(super) async fn verify(
         &self,
         due: &Due,
@@ -90,7 +90,7 @@ impl Scrub {
             let _lease = self.lease_patiently(2 * len).await;
             let bytes = match self.piece(due.pack, piece.range.clone()).await? {
                 Ok(bytes) => bytes,
-                // It was there a moment ago.
+                // It was in the bucket a moment ago.
                 Err(gone) => {
                     let is_there = self
                         .patiently(|| self.context.catalog.pack(due.pack))
@@ -163,7 +163,7 @@ impl Scrub {
         }
     }
 
-    /// Whether the header of a pack is right, when it is fetched again.
+    /// Whether the header of a pack is right when it is fetched again.
     async fn header_is_right(&self, pack: PackId) -> Result<bool, Broken> {
         for _ in 1..ATTEMPTS {
             let header = self.piece(pack, 0..PACK_HEADER_LEN as u64).await?;
@@ -176,7 +176,7 @@ impl Scrub {
         Ok(false)
     }
 
-    /// What is wrong with a frame, if it arrives damaged time and again.
+    /// What is wrong with a frame, if it arrives damaged every time.
     pub(super) async fn check_alone(
         &self,
         block: BlockKey,
@@ -192,7 +192,7 @@ impl Scrub {
             let bytes = match self.piece(address.pack, stored.start..stored.end).await? {
                 Ok(bytes) => bytes,
                 Err(gone) => {
-                    // Whose pack has been deleted, nobody needs.
+                    // If the pack was deleted, nothing needs the frame.
                     let pack = address.pack;
                     let account = self.patiently(|| self.context.catalog.pack(pack)).await?;
                     if account.is_none() {
@@ -241,7 +241,7 @@ impl Scrub {
         }
     }
 
-    /// Waits until so many bytes may be asked for, by the rate and by what others do.
+    /// Waits until this many bytes may be requested, by the rate and by the work of other tasks.
     pub(super) async fn turn(&self, bytes: u64, pace: &mut Pace) {
         tokio::time::sleep_until(pace.turn(bytes, Instant::now())).await;
         let courtesy = Courtesy::new(Instant::now());
@@ -255,7 +255,7 @@ impl Scrub {
         self.board.waits_for(None);
     }
 
-    /// Memory to spare.
+    /// Waits for spare memory.
     async fn lease_patiently(&self, bytes: u64) -> forebay_cache::Lease {
         loop {
             if let Some(lease) = self.context.memory.lease_spare(bytes).await {
@@ -267,7 +267,7 @@ impl Scrub {
     }
 }
 
-/// Why there are no such bytes of a pack.
+/// Why a pack does not have these bytes.
 enum Gone {
     Missing,
     CutOff { len: u64 },
@@ -300,9 +300,9 @@ impl From<Broken> for Unread {
     }
 }
 
-/// What a piece of a pack says.
+/// The result of checking a piece of a pack.
 struct Checked {
-    /// The pack's header is right, or not in this piece.
+    /// The pack's header is right, or is not in this piece.
     header: bool,
     damaged: Vec<IndexEntry>,
 }

@@ -1,4 +1,4 @@
-//! A volume whose engines end by a panic, one after the other.
+//! A volume whose engines panic, one after the other.
 
 use forebay_vfs::CreateMode;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const WHO: Credentials = Credentials::ROOT;
 
-/// Opens the volume, with a panic in place of the engine `name`; gives the names of all.
+/// Opens the volume, with a panic in place of the engine `name`; returns the names of all engines.
 async fn open(
     store: &Store,
     folder: &std::path::Path,
@@ -42,7 +42,7 @@ async fn a_panic_in_any_engine_names_it_stops_the_volume_and_loses_nothing() {
     drop(volume);
     for (number, name) in names.iter().enumerate() {
         let (volume, _) = open(&bucket, folder.path(), Some(name)).await;
-        // It may be before the stop or after it.
+        // It may come before the stop or after it.
         let file = format!("{number}");
         let mode = CreateMode::Unchecked(SetAttributes::default());
         let made = volume

@@ -15,7 +15,7 @@ use crate::files::Files;
 use crate::files::durability::Recorded;
 use crate::state::{KnownNames, Locked, NameChange, Node, NodeState, Refusal};
 
-/// How often CREATE looks again when what it has found goes away under its hands.
+/// How often CREATE looks again when the found object is removed meanwhile.
 const LOOKS: usize = 8;
 
 impl Files {
@@ -39,8 +39,8 @@ impl Files {
             drop(names);
             looks += 1;
             match self.open_existing(who, &directory, entry.inode, mode).await {
-                // Removed, or replaced by a rename, since the look: the caller's handle, which is
-                // the directory's, is not stale.
+                // Removed, or replaced by a rename, since the look: the caller's handle, which is the directory's, is
+                // not stale.
                 Err(Error::Stale) if looks < LOOKS => {}
                 result => return result,
             }
@@ -85,13 +85,13 @@ impl Files {
                         size: Some(size),
                         ..Default::default()
                     };
-                    // Its record is the last of the file, or one after it is.
+                    // Its record is the last of the file, or another one follows.
                     let _ = self.setattr(who, inode, &only_size, None).await?;
                 }
             }
         }
-        // The call that made it may still wait for the disk.
-        // As it was opened, also if its last name has gone since.
+        // The call that made it may still wait for the disk. The attributes are those of the opened file, even if its
+        // last name was removed since.
         let (attributes, end) = {
             let state = node.lock();
             (node.attributes(&state), state.last_lsn)
@@ -140,7 +140,7 @@ impl Files {
         self.enter(who, &directory, name, new).await
     }
 
-    /// Makes an object under a name that is free.
+    /// Makes an object under a free name.
     async fn enter(
         &self,
         who: &Credentials,
@@ -201,7 +201,7 @@ impl Files {
             if let Some(inode) = unused {
                 self.state.numbers.put_back(inode);
             } else if *error == Error::Delay {
-                // No number may be given out before the next publication.
+                // No number may be assigned before the next publication.
                 self.state.signals.press();
             }
         }
@@ -274,7 +274,7 @@ impl Files {
     }
 }
 
-/// A directory that is still there and whose names `who` may change.
+/// A directory that still exists and whose names `who` may change.
 pub(super) fn changeable<'s>(
     state: &'s mut NodeState,
     who: &Credentials,
@@ -286,7 +286,7 @@ pub(super) fn changeable<'s>(
     Ok(state)
 }
 
-/// What is to be made.
+/// The object to make.
 struct New {
     content: Content,
     set: SetAttributes,

@@ -14,16 +14,16 @@ use crate::convert::owned;
 use crate::files::Files;
 use crate::state::{Node, SHORT};
 
-/// How far inodes may lie apart and are still read with one scan: records between them that nobody asked for are read
-/// in less time than a look-up takes.
+/// The largest gap between inodes that are read with one scan: reading unneeded records in between takes less time
+/// than a look-up.
 const GAP: u64 = 32;
 
-/// Scans of inodes under way at a time for one listing: of objects that were made among others each is a round trip to the
-/// bucket, which takes about as many at a time.
+/// Concurrent scans of inodes for one listing: objects that were made at different times need a round trip to the
+/// bucket each, which takes about as many at a time.
 const SCANS: usize = 32;
 
-/// Cookies that are looked at with the first scan of a listing, and with the longest one: where there are no names, each may be a
-/// deletion that is walked over.
+/// How many cookies the first scan of a listing covers, and the longest one: where there are no names, each cookie
+/// may be a deletion that is walked over.
 const FIRST_STRETCH: u64 = 4096;
 const LAST_STRETCH: u64 = 8 * FIRST_STRETCH;
 
@@ -75,7 +75,7 @@ impl Files {
                 attributes: None,
             }));
         }
-        // Who may read the names only learns nothing of what they name: no handle either.
+        // A caller that may only read the names gets nothing about the named objects, not even handles.
         if with_attributes && may_search {
             self.add_attributes(&mut entries).await;
         }
@@ -86,8 +86,8 @@ impl Files {
         })
     }
 
-    /// The next names behind a cookie, at most `wanted`, and whether there are no more. Goes over the cookies in stretches, and
-    /// notes which of them are empty.
+    /// The next names after a cookie, at most `wanted`, and whether there are no more. Walks over the cookies in
+    /// stretches, and notes which of them are empty.
     async fn names_after(
         &self,
         directory: &Node,
@@ -105,7 +105,7 @@ impl Files {
                 let until = passed.and_then(|passed| passed.until(from));
                 let last = from.saturating_add(stretch).min(until.unwrap_or(u64::MAX));
                 let given_out = next.saturating_sub(1);
-                // To the very end, also where the directory does not know how many it has given out.
+                // To the very end, even if the directory does not know how many cookies it has assigned.
                 let last = if last < given_out { last } else { u64::MAX };
                 (from, last, given_out)
             };
@@ -134,16 +134,16 @@ impl Files {
             }
             cookie = last;
             stretch = (2 * stretch).min(LAST_STRETCH);
-            // Deletions are passed over without a pause: let others go on.
+            // Walking over deletions never pauses by itself: yield to other tasks.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Adds the attributes of all entries; not of objects that have gone meanwhile, nor of those whose attributes the
-    /// bucket does not give now.
+    /// Adds the attributes of all entries, except those of objects that were removed meanwhile, and those that the
+    /// bucket does not return now.
     async fn add_attributes(&self, entries: &mut [DirectoryEntry]) {
-        // Whatever is not in memory now has no unpublished change. Before it can be published anew, it has to be loaded
-        // and changed, and a checkpoint with the change has to close.
+        // An object that is not in memory now has no unpublished change. Before a new change of it can be published,
+        // the object must be loaded and changed, and a checkpoint with the change must close.
         let closings = self.state.catalog.overlay().closings();
         let holds = || self.state.catalog.overlay().closings() == closings;
         let mut cold = Vec::new();
@@ -161,7 +161,7 @@ impl Files {
         for entry in entries.iter_mut() {
             let node = match records.get(&entry.inode) {
                 Some(record) => self.state.node_from(entry.inode, record, holds).await,
-                // A damaged record beside it is no reason to go without.
+                // A damaged record beside it is no reason to leave it out.
                 None if damaged && cold.contains(&entry.inode) => {
                     self.state.node(entry.inode).await
                 }
@@ -171,8 +171,8 @@ impl Files {
         }
     }
 
-    /// What the metadata have of these objects, and whether some could not be read because there is damage. Objects made together have their inodes side by side, so that one scan
-    /// gives many, and one GET.
+    /// The published records of these objects, and whether some could not be read because of damage. Objects made
+    /// together have adjoining inodes, so one scan, and one GET, returns many.
     async fn read_inodes(&self, inodes: &[Inode]) -> (HashMap<Inode, InodeRecord>, bool) {
         let scans = stretches(inodes.to_vec())
             .into_iter()
@@ -184,7 +184,7 @@ impl Files {
                 Ok(records) => found.extend(records),
                 Err(StoreError::Corrupt(_) | StoreError::Gone(_)) => damaged = true,
                 Err(error) => {
-                    // The others would wait as long for nothing.
+                    // The others would wait as long in vain.
                     self.state.store_failed(error);
                     break;
                 }
@@ -194,8 +194,8 @@ impl Files {
     }
 }
 
-/// Between `from` and `end`, included, there are names under these cookies only. Every cookie up to `end` had been given out
-/// before they were looked for, so that none of the others gets a name any more.
+/// Notes that between `from` and `end`, inclusive, only these cookies have names. Every cookie up to `end` had been
+/// assigned before the scan, so none of the others gets a name any more.
 fn note_passed(directory: &Node, from: u64, names: impl Iterator<Item = u64>, end: u64) {
     let mut before = from;
     let mut empty = Vec::new();
@@ -220,7 +220,7 @@ fn live_attributes(node: &Node) -> Option<Attributes> {
     Some(node.attributes(&state))
 }
 
-/// The inodes as stretches from the first to the last one, in order, none with a gap of more than [`GAP`].
+/// The inodes as stretches from the first to the last one, in ascending order, none with a gap of more than [`GAP`].
 fn stretches(mut inodes: Vec<Inode>) -> Vec<(Inode, Inode)> {
     inodes.sort_unstable();
     let mut stretches: Vec<(Inode, Inode)> = Vec::new();

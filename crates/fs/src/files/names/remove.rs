@@ -14,7 +14,7 @@ use crate::files::durability::Recorded;
 use crate::state::{Locked, NameChange, Node, Refusal};
 
 impl Files {
-    /// Removes the name of a directory (`of_directory`) or of anything else.
+    /// Removes the name of a directory (`of_directory`) or of any other object.
     pub(crate) async fn remove(
         &self,
         who: &Credentials,
@@ -23,7 +23,7 @@ impl Files {
         of_directory: bool,
     ) -> Result<Recorded<Change>> {
         if of_directory && name == b".." {
-            // It has at least the directory itself in it (RFC 1813, section 3.3.13).
+            // It contains at least the directory itself (RFC 1813, section 3.3.13).
             return Err(Error::Exists);
         }
         check_old_name(name)?;
@@ -42,7 +42,7 @@ impl Files {
                 let record = locked.of(&child).record.clone();
                 let state = changeable(locked.of(&directory), who)?;
                 permission::may_unlink(owned(&state.record), owned(&record), who)?;
-                // Whoever may not remove it does not learn what it is.
+                // A caller that may not remove the object must not find out what it is.
                 match (is_directory, of_directory) {
                     (true, false) => return Err(Refusal::Error(Error::IsDirectory)),
                     (false, true) => return Err(Refusal::Error(Error::NotDirectory)),
@@ -76,7 +76,7 @@ impl Files {
     }
 }
 
-/// The object loses one name, which may be its last.
+/// Removes one name of the object, which may be its last.
 pub(super) fn drop_link<'a>(
     change: &mut NameChange<'a>,
     node: &'a Arc<Node>,

@@ -1,7 +1,7 @@
-//! RENAME, which replaces an object of the new name in the same step.
+//! RENAME, which replaces an object under the new name in the same step.
 //!
-//! A listing that is under way must end, also where a program renames each name that it receives. So a name gets a
-//! new cookie, behind all others, only where it comes from another directory and replaces none:
+//! A listing in progress must end, even if a program renames each name that it receives. So a name gets a new cookie,
+//! behind all others, only if it comes from another directory and replaces none:
 //!
 //! | a name | its cookie |
 //! |---|---|
@@ -9,9 +9,9 @@
 //! | that is changed within its directory | stays |
 //! | that comes from another directory | is new |
 //!
-//! There is one exception. While a quota spreads over a directory ([`crate::files::quota`]), a walk goes through it by cookies, and
-//! a name ahead of the walk must not take a place behind it. Names that it has passed count in another tree than names
-//! ahead of it: so no name takes the cookie of one that counts in another tree.
+//! There is one exception. While a quota spreads over a directory ([`crate::files::quota`]), a walk goes through it
+//! by cookies, and a name ahead of the walk must not move behind it. Names that the walk has passed count in another
+//! tree than names ahead of it: so no name takes the cookie of one that counts in another tree.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::files::Files;
 use crate::files::durability::Recorded;
 use crate::state::{Ancestors, Locked, NameChange, Node, Refusal};
 
-/// A place that a rename takes from or moves to.
+/// The source or the target of a rename.
 struct Place<'a> {
     directory: Arc<Node>,
     name: &'a [u8],
@@ -40,18 +40,18 @@ struct Named {
     entry: NameRecord,
 }
 
-/// How a rename went.
+/// The result of an attempt.
 #[expect(
     clippy::large_enum_variant,
     reason = "it is taken apart as soon as it is returned"
 )]
 enum Attempt {
     Done(Recorded<(Change, Change)>),
-    /// A directory is to be moved, and the ancestors of its new place are not known, or not any more.
+    /// A directory must be moved, and the ancestors of its new place are not known, or not any more.
     NeedsAncestors,
 }
 
-/// How often a rename of a directory walks over the ancestors of its new place, when one of them is moved meanwhile.
+/// How often a rename of a directory walks over the ancestors of its new place, if one of them is moved meanwhile.
 const LOOKS: usize = 8;
 
 impl Files {
@@ -85,7 +85,8 @@ impl Files {
                 Attempt::Done(renamed) => return Ok(renamed),
                 // Without the `names` locks: a walk over many levels must not stop other calls on these directories.
                 Attempt::NeedsAncestors => match self.ancestors(&to.directory).await {
-                    // Moved away and removed beside the walk; the last attempt says whether it is the new place itself.
+                    // Moved away and removed during the walk; the last attempt says whether it is the new place
+                    // itself.
                     Err(Error::Stale) => above = None,
                     found => above = Some(found?),
                 },
@@ -121,7 +122,7 @@ impl Files {
         if let Some(replaced) = &replaced
             && replaced.node.inode == moved.node.inode
         {
-            // Two names of one object: POSIX has both stay.
+            // Two names of one object: POSIX requires that both stay.
             return Ok(Attempt::Done(Recorded {
                 end: self.last_lsn(&moved.node),
                 reply: unchanged(from, to),
@@ -172,7 +173,7 @@ impl Files {
         let before_from = from.directory.wcc(locked.of(&from.directory));
         let mut target = locked.of(&to.directory).record.clone();
         let before_to = to.directory.wcc(locked.of(&to.directory));
-        // The root of a tree takes its tree along.
+        // The root of a tree moves with its tree.
         let is_root = record.tree == Some(moved.node.inode);
         if across && record.tree != target.tree && !is_root {
             return Err(Refusal::Error(Error::CrossDevice));
@@ -189,7 +190,7 @@ impl Files {
             from.name,
             moved.entry.cookie,
         );
-        // One record for both places when they are the same directory.
+        // One record for both places if they are the same directory.
         let target_record = if across { &mut target } else { &mut source };
         if !across {
             count_out(target_record, kind, now)?;
@@ -251,7 +252,7 @@ impl Files {
     }
 }
 
-/// Locks the names of two directories, which may be the same, in the order that everybody keeps.
+/// Locks the names of two directories, which may be the same, in the order that all tasks keep.
 async fn lock_names<'a>(
     one: &'a Node,
     other: &'a Node,
@@ -268,7 +269,7 @@ async fn lock_names<'a>(
     (first_names, Some(second.names.lock().await))
 }
 
-/// Whether `who` may take the one name away and make the other, in place of what bears it.
+/// Whether `who` may remove the old name and make the new one, in place of the object that has it.
 fn check_rights(
     who: &Credentials,
     from: &Place<'_>,
@@ -291,7 +292,7 @@ fn check_rights(
     Ok(())
 }
 
-/// Whether an object of this kind may take the place of `old`.
+/// Whether an object of this kind may replace `old`.
 fn check_kinds(kind: Kind, old: &InodeRecord) -> Result<()> {
     match (kind == Kind::Directory, old.directory()) {
         (true, None) => Err(Error::NotDirectory),
@@ -301,7 +302,7 @@ fn check_kinds(kind: Kind, old: &InodeRecord) -> Result<()> {
     }
 }
 
-/// Nothing happened to either directory.
+/// The changes of two directories that stay as they are.
 fn unchanged(from: &Place<'_>, to: &Place<'_>) -> (Change, Change) {
     let seen = |place: &Place<'_>| {
         let state = place.directory.lock();

@@ -1,4 +1,4 @@
-//! What operators ask: set, remove and list quotas.
+//! Operators' requests: to set, remove and list quotas.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::display_path::DisplayPath;
 use crate::files::Files;
 use crate::state::{Locked, NameChange, Node, Refusal};
 
-/// Names of a directory that are read at a time when a path is looked for.
+/// How many names of a directory are read at a time when a path is looked up.
 const NAMES_PER_SCAN: usize = 1024;
-/// Deepest directory that a path is looked for. A cycle, which there cannot be, would end here.
+/// The deepest directory whose path is looked up. A cycle, which cannot exist, would end here.
 const DEPTH: usize = 4096;
 
-/// A quota and what its tree holds.
+/// A quota and the usage of its tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Path of the tree's root within the volume, with a slash in front.
@@ -26,25 +26,25 @@ pub struct Quota {
     pub inode: Inode,
     /// Bytes that files may use; `None` for no limit.
     pub limit_bytes: Option<u64>,
-    /// Objects that there may be, the root among them; `None` for no limit.
+    /// The most objects, the root among them; `None` for no limit.
     pub limit_files: Option<u64>,
     /// Bytes that files use.
     pub used_bytes: u64,
-    /// Objects there are, the root among them.
+    /// Number of objects, the root among them.
     pub used_files: u64,
     /// Whether objects that were there before the quota was set (or removed) are still being counted.
     pub counting: bool,
 }
 
-/// A change of a limit: what is not said stays.
+/// The change of one limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitChange {
-    /// As it is.
+    /// The limit stays as it is.
     #[default]
     Keep,
-    /// None any more.
+    /// The limit is removed.
     Unlimited,
-    /// This many.
+    /// The limit becomes this number.
     To(u64),
 }
 
@@ -58,15 +58,15 @@ impl LimitChange {
     }
 }
 
-/// Why an operator's wish is not fulfilled. Each message says what to do.
+/// Why an operator's request fails. Each message says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaError {
-    /// There is nothing of that name.
+    /// There is no object of that name.
     #[error(
         "there is no {0} in the volume; paths begin at the volume's root, not at a mount point"
     )]
     NotFound(DisplayPath),
-    /// It is a file, a link or something else.
+    /// It is a file, a link or another object.
     #[error("{0} is not a directory: quotas are for directories and all that is below them")]
     NotADirectory(DisplayPath),
     /// The root directory.
@@ -74,10 +74,10 @@ pub enum QuotaError {
         "the root directory gets no quota: the setting volume_limit says how large the volume is"
     )]
     Root,
-    /// It has no quota.
+    /// The directory has no quota.
     #[error("{0} has no quota; `forebay quota list` prints those that there are")]
     None(DisplayPath),
-    /// Nothing is limited.
+    /// No limit was given.
     #[error("no limit is given: say how many bytes or files {0} may have, or remove its quota")]
     NoLimit(DisplayPath),
     /// The volume could not do it.
@@ -88,8 +88,8 @@ pub enum QuotaError {
 }
 
 impl Files {
-    /// Sets limits of the tree below `path`, which becomes one if it is none. Gives the position that
-    /// has to be stable.
+    /// Sets limits of the tree below `path`, which becomes one if it is none. Returns the position that must be
+    /// stable.
     pub(crate) async fn set_quota(
         &self,
         path: &[u8],
@@ -126,7 +126,7 @@ impl Files {
                     return Err(Refusal::Error(Error::Stale));
                 }
                 let mut quota = limits;
-                // What is made from now on counts at once; nothing else is there.
+                // Objects that are made from now on count at once, and there are no others.
                 let is_empty = state.record.directory().is_some_and(|own| own.entries == 0);
                 if is_empty {
                     quota.spread = Spread::Done;
@@ -144,8 +144,8 @@ impl Files {
         Ok((node.inode, end))
     }
 
-    /// Takes the quota of `path` away; what counts in its tree counts in the one around it, as soon
-    /// as it has been walked. Gives the position that has to be stable.
+    /// Removes the quota of `path`. Objects that count in its tree will count in the surrounding one after a walk
+    /// over them. Returns the position that must be stable.
     pub(crate) async fn remove_quota(&self, path: &[u8]) -> Result<Lsn, QuotaError> {
         self.state.admit_names(ClientId::default()).await?;
         let _changing = self.state.accounts.changing.lock().await;
@@ -188,7 +188,7 @@ impl Files {
         Ok(quotas)
     }
 
-    /// The quota that the directory `path` counts in.
+    /// The quota in which the directory `path` counts.
     pub(crate) async fn quota_at(&self, path: &[u8]) -> Result<Quota, QuotaError> {
         let node = self.directory_at(path).await?;
         let none = || QuotaError::None(DisplayPath(path.to_vec()));
@@ -197,7 +197,7 @@ impl Files {
         self.quota(root, record).await?.ok_or_else(none)
     }
 
-    /// None if the root of the tree is gone.
+    /// `None` if the root of the tree was removed.
     pub(crate) async fn quota(
         &self,
         root: Inode,
@@ -223,7 +223,7 @@ impl Files {
         }))
     }
 
-    /// The directory at a path of the volume. Symbolic links are not followed.
+    /// The directory at a path of the volume. Does not follow symbolic links.
     async fn directory_at(&self, path: &[u8]) -> Result<Arc<Node>, QuotaError> {
         let shown = || DisplayPath(path.to_vec());
         let mut node = self.state.node(Inode::ROOT).await?;
@@ -245,7 +245,7 @@ impl Files {
         Ok(node)
     }
 
-    /// The path of a directory; none if it is gone, or moves at this moment.
+    /// The path of a directory; `None` if it was removed, or is being moved.
     pub(crate) async fn path_of(&self, node: &Arc<Node>) -> Result<Option<Vec<u8>>, QuotaError> {
         let mut names = Vec::new();
         let mut inode = node.inode;
@@ -275,8 +275,8 @@ impl Files {
         Ok(Some(path.collect::<Vec<_>>().concat()))
     }
 
-    /// What `inode` is called in a directory. Directories are not indexed by what they hold: this
-    /// reads all names up to it.
+    /// The name of `inode` in a directory. Directories are not indexed by the objects in them: this reads all names
+    /// up to it.
     async fn name_in(
         &self,
         directory: Inode,

@@ -1,9 +1,9 @@
-//! Spreading: what lies below a directory when it gets a quota, or loses it, is made to count where it
-//! should, while clients work.
+//! Spreading: when a directory gets or loses a quota, moves the counts of the objects below it to the right tree,
+//! while clients work.
 //!
-//! One task walks one tree at a time, in steps of a few objects; each step is one record in the log like
-//! any other change of attributes, and holds the names of one directory, so that nothing moves away under
-//! it. A crash forgets how far it came and nothing else: the walk begins anew.
+//! One task walks one tree at a time, in steps of a few objects; each step is one record in the log like any other
+//! change of attributes, and holds the names of one directory, so that nothing moves out of it meanwhile. A crash
+//! only forgets the progress: the walk begins again.
 //!
 //! ```text
 //!   joining    a directory first, then what is in it: what is made there meanwhile counts at once.
@@ -13,12 +13,13 @@
 //!              all that is below it, and may be moved away.
 //! ```
 //!
-//! A file with a name outside may have lost the one inside that a walk would find it by. So when a tree that is left has
-//! more in its account than its root, all objects of the volume are looked at, once. So they are when the root of a tree is
-//! removed, which is a directory without names, and something counts in the tree all the same.
+//! A file with a name outside may have lost the one inside by which a walk would find it (a stray). So if more than
+//! the root is left in the account of a tree that is left, all objects of the volume are examined, once. The same is
+//! done when the root of a tree is removed, which is a directory without names, and something still counts in the
+//! tree.
 //!
-//! Where the walk has come to, and where not, names cannot be moved to and fro: until it is over, a
-//! rename may be refused (EXDEV) that is none across a border.
+//! During a walk, names cannot be moved between the part that it has passed and the rest: until it is over, a rename
+//! that crosses no border may still be refused (EXDEV).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,42 +32,42 @@ use forebay_vfs::{ClientId, Error, Result};
 use crate::files::Files;
 use crate::state::{Locked, NameChange, Node};
 
-/// Objects that a step looks at.
+/// How many objects a step looks at.
 const STEP: usize = 32;
-/// Objects that a step of the search for strays looks at: most of them are none.
+/// How many objects a step of the search for strays looks at: most of them are none.
 const STRAY_STEP: usize = 4096;
-/// Pause after a step that failed, as it does while the bucket does not answer.
+/// Pause after a failed step, for example while the bucket does not answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A directory that is being walked, and the cookie that the walk has come to.
+/// A directory that is being walked, and the cookie that the walk has reached.
 struct Place {
     directory: Inode,
     cookie: u64,
 }
 
-/// What a walk is for. If that is not so any more, it begins anew.
+/// The aim of a walk. If it changes, the walk begins again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Aim {
     spread: Spread,
-    /// What tree everything is to count in.
+    /// The tree in which everything is to count.
     to: Option<Inode>,
 }
 
-/// A tree that is to be walked.
+/// A tree to walk.
 struct Work {
-    /// The root; none if it was removed, and something counts in its tree all the same.
+    /// The root; `None` if it was removed, and something still counts in its tree.
     top: Option<Arc<Node>>,
     quota: QuotaRecord,
     aim: Aim,
 }
 
-/// How a step went.
+/// The result of a step.
 enum Step {
-    /// There is more to do.
+    /// There is more work.
     On,
-    /// Nothing below the root counts in the tree any more, and still something does.
+    /// Nothing below the root counts in the tree any more, but its account is not empty.
     Strays,
-    /// All of the tree counts where it should, or its quota was changed: look again.
+    /// The whole tree counts where it should, or its quota was changed: look again.
     Over,
 }
 
@@ -112,10 +113,10 @@ impl Files {
         }
     }
 
-    /// Has what counts in the tree though no name in it leads there count in none. Ends early if the walk has another aim
-    /// by now.
+    /// Moves strays, objects that count in the tree although no name in it leads to them, out of every tree. Ends
+    /// early if the walk has another aim by now.
     async fn find_strays(&self, root: Inode, aim: Option<Aim>) -> Result<()> {
-        // What is made later is made in the root, and is none.
+        // Later objects are made in the root, and are no strays.
         self.publisher.flush().await.map_err(|_| Error::Delay)?;
         let mut rest = KeyRange::inodes();
         loop {
@@ -137,14 +138,14 @@ impl Files {
             rest = rest.after(last);
             let mut strays = Vec::new();
             for (key, value) in found {
-                // A damaged record is told of to who needs it.
+                // The tasks that need a damaged record report it.
                 let record = InodeRecord::decode(&key, &value);
                 if let (Ok(Key::Inode(inode)), Ok(record)) = (Key::decode(&key), record)
                     && inode != root
                     && record.tree == Some(root)
                 {
                     match self.state.node(inode).await {
-                        // It may count elsewhere since.
+                        // It may count elsewhere by now.
                         Ok(node) if node.lock().record.tree == Some(root) => strays.push(node),
                         Ok(_) | Err(Error::Stale) => {}
                         Err(error) => return Err(error),
@@ -152,13 +153,13 @@ impl Files {
                 }
             }
             for some in strays.chunks(STEP) {
-                // Where their names are, nothing says: they need not be in the tree around this one.
+                // Nothing says where their names are: they may be outside the tree around this one.
                 self.count_in(some, None).await?;
             }
         }
     }
 
-    /// What is to be done about a tree now; nothing if all of it counts where it should.
+    /// The work on a tree; `None` if all of it counts where it should.
     async fn work_on(&self, root: Inode) -> Result<Option<Work>> {
         let quota = self.quota_of(root).await?;
         let Some(quota) = quota.filter(|quota| quota.spread != Spread::Done) else {
@@ -177,7 +178,7 @@ impl Files {
         Ok(Some(Work { top, quota, aim }))
     }
 
-    /// One step. The quota does not change during it. `has_looked` says whether strays were looked for.
+    /// Does one step. The quota does not change during it. `has_looked` says whether strays were looked for.
     async fn spread_step(
         &self,
         root: Inode,
@@ -203,7 +204,7 @@ impl Files {
             if !has_looked && self.state.accounts.tree(root).used().files > 0 {
                 return Ok(Step::Strays);
             }
-            // With the last of its objects the bucket's counts lose the tree, and its quota.
+            // With the last of its objects, the published counts lose the tree and its quota.
             self.state.accounts.settled(root);
             return Ok(Step::Over);
         };
@@ -252,7 +253,7 @@ impl Files {
                 cookie: 0,
             });
         } else if entries.is_empty() {
-            // With its names still held: nothing has come to it since.
+            // Its names are still held: nothing was added since.
             if leaving && directory.inode == root {
                 if !has_looked && self.state.accounts.tree(root).used().files > 1 {
                     return Ok(Step::Strays);
@@ -267,7 +268,7 @@ impl Files {
         Ok(Step::On)
     }
 
-    /// Makes the objects count in the tree `to`, or in none, in one record.
+    /// Counts the objects in the tree `to`, or in none, in one record.
     async fn count_in(&self, nodes: &[Arc<Node>], to: Option<Inode>) -> Result<Option<Lsn>> {
         self.state
             .retry(|| {
@@ -292,7 +293,7 @@ impl Files {
             .await
     }
 
-    /// All of the tree counts in it.
+    /// Ends a walk of joining: the whole tree counts in it.
     async fn end_joining(&self, top: &Arc<Node>, quota: QuotaRecord) -> Result<Step> {
         let settled = QuotaRecord {
             spread: Spread::Done,
@@ -315,7 +316,7 @@ impl Files {
         Ok(Step::Over)
     }
 
-    /// Nothing in the tree counts in it any more but its root, which follows. To be called with the
+    /// Ends a walk of leaving: only the root still counts in the tree, and now leaves it. To be called with the
     /// root's names held.
     async fn end_leaving(&self, top: &Arc<Node>, to: Option<Inode>) -> Result<Step> {
         let parent = self.parent_of(top).await?;
@@ -355,7 +356,7 @@ impl Files {
             .map_err(|error| self.state.store_failed(error))
     }
 
-    /// What tree the directory counts in that holds a directory.
+    /// The tree in which the parent of a directory counts.
     async fn tree_of_parent(&self, node: &Arc<Node>) -> Result<Option<Inode>> {
         let parent = self.parent_of(node).await?;
         let tree = parent.lock_directory()?.record.tree;

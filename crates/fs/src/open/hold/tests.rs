@@ -1,4 +1,4 @@
-//! Which gateway may hold a volume, row by row, and that the others leave the note as it is.
+//! The table of verdicts, row by row, and that a refused gateway leaves the note as it is.
 
 use forebay_types::VolumeId;
 use object_store::ObjectStoreExt;
@@ -187,7 +187,7 @@ async fn a_restart_replaces_its_own_note_and_nobody_elses() {
     };
     take(&store, restarted(3)).await.unwrap();
     assert_eq!(stored(&store).await, note(OURS, 3));
-    // Its folder knows an older note, and the one that is there is its own all the same.
+    // Its folder knows an older note, and the stored one is its own all the same.
     take(&store, restarted(4)).await.unwrap();
     assert_eq!(stored(&store).await, note(OURS, 4));
     let other = Candidate {
