@@ -1,26 +1,25 @@
-//! What becomes of a log that must never be replayed, because another gateway has written to the
-//! volume since: it is kept for the operator, together with a note of what the bucket had of it.
+//! Archived logs: a log that must never be replayed, because another gateway has written to the volume since, is kept
+//! for the operator, with a note that says how much of it the bucket had.
 //!
-//! Two small texts make that possible, each with a CRC32 of its other bytes at its end:
+//! Two small text files serve this, each with a CRC32 of its other bytes at its end:
 //!
 //! ```text
-//! <data_dir>/published       (the mark: one line, of which each checkpoint replaces all bytes)
+//! <data_dir>/published       (the mark: one line, which each checkpoint overwrites)
 //! forebay-published 1 epoch <16 hex> lsn <16 hex> next-inode <16 hex> crc32 <8 hex>
 //!
 //! <data_dir>/log/<label>.note
 //! forebay-note 1
-//! volume 6f0c...           whose log it is
-//! gateway 51ab...          who wrote it
-//! epoch 7                  under which epoch, the newest
+//! volume 6f0c...           the volume of the log
+//! gateway 51ab...          the gateway that wrote it
+//! epoch 7                  the newest epoch under which it wrote
 //! published 4096 12        published LSN and next inode number of the mark, or - if unknown
-//! taken-by 77ce... 8       gateway and epoch that the bucket named when it was put aside
+//! taken-by 77ce... 8       gateway and epoch that the bucket named when it was archived
 //! put-aside 1790000000     seconds since 1970
 //! crc32 0a1b2c3d
 //! ```
 //!
-//! Nothing depends on the mark but how exactly the unpublished part of a log can be told from the
-//! published one, so it is not flushed: an older mark makes a salvage show more than was lost, and a
-//! damaged one makes it show all that is there.
+//! The mark only says how exactly salvage can separate the unpublished part of a log from the published one, so it is
+//! not flushed: with an older mark, salvage shows more than was lost, and with a damaged one, the whole log.
 
 use std::io;
 use std::path::Path;
@@ -36,35 +35,35 @@ use crate::state_file::LocalState;
 const MARK_MAGIC: &str = "forebay-published 1";
 const NOTE_MAGIC: &str = "forebay-note 1";
 
-/// How far a log was in the bucket.
+/// How much of a log the bucket had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
     /// The bucket held everything before this.
     pub lsn: Lsn,
-    /// Objects from this number on were made later: in the bucket, another gateway may have given
-    /// the same numbers to other objects.
+    /// Objects from this number on were made later: in the bucket, another gateway may have given the same numbers to
+    /// other objects.
     pub next_inode: Inode,
 }
 
-/// What is remembered of a log that was put aside.
+/// The note of an archived log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Whose log it is.
+    /// The volume of the log.
     pub volume: VolumeId,
     /// The gateway that wrote it.
     pub gateway: [u8; 16],
     /// The epoch under which it wrote last.
     pub epoch: Epoch,
-    /// What the bucket had of it; `None` if that is not known.
+    /// The part of it that the bucket had; `None` if that is not known.
     pub published: Option<Published>,
-    /// The gateway that the bucket named when the log was put aside, and its epoch. The same as
-    /// `gateway` for a log that was put aside because the volume goes on without one.
+    /// The gateway that the bucket named when the log was archived, and its epoch. The same as `gateway` for a log
+    /// that was archived because the volume goes on without one.
     pub taken_by: ([u8; 16], Epoch),
-    /// When it was put aside, in seconds since 1970.
+    /// When it was archived, in seconds since 1970.
     pub put_aside: i64,
 }
 
-/// Marks how far the log is in the bucket. A kill leaves the old mark or the new one.
+/// Sets the mark: how far the log is published. A kill leaves the old mark or the new one.
 pub fn set_mark(folder: &dyn LocalFolder, state: &VolumeState) -> io::Result<()> {
     let body = format!(
         "{MARK_MAGIC} epoch {:016x} lsn {:016x} next-inode {:016x} ",
@@ -74,7 +73,7 @@ pub fn set_mark(folder: &dyn LocalFolder, state: &VolumeState) -> io::Result<()>
     folder.set_mark(format!("{body}crc32 {crc:08x}\n").as_bytes())
 }
 
-/// The mark of a folder, if there is a whole one, and its epoch.
+/// The mark of a folder, if it is valid, and its epoch.
 fn read_mark(folder: &dyn LocalFolder) -> Option<(Epoch, Published)> {
     let line = folder.mark().ok()??;
     let (body, _) = checked(std::str::from_utf8(&line).ok()?)?;
@@ -92,14 +91,14 @@ fn read_mark(folder: &dyn LocalFolder) -> Option<(Epoch, Published)> {
     Some((epoch, published))
 }
 
-/// What the bucket had of the log beside this state, by the mark.
+/// The published part of the log beside this state, by the mark.
 pub fn published(folder: &dyn LocalFolder, state: &LocalState) -> Option<Published> {
     let (epoch, published) = read_mark(folder)?;
-    // A crash may have come between the two files, at the end of an opening.
+    // A crash may have happened between the writes of the two files, at the end of an opening.
     (epoch == state.epoch || epoch == state.intent).then_some(published)
 }
 
-/// Splits a text from its checksum, which must be right; the line that has it comes second.
+/// Splits a text from its checksum, which must match; returns the text and the checksum.
 fn checked(text: &str) -> Option<(&str, &str)> {
     let (body, crc) = text.rsplit_once("crc32 ")?;
     let crc_given = u32::from_str_radix(crc.trim_end(), 16).ok()?;
@@ -107,7 +106,7 @@ fn checked(text: &str) -> Option<(&str, &str)> {
 }
 
 impl Note {
-    /// The note's text.
+    /// Encodes the note as text.
     pub fn encode(&self) -> String {
         let published = match self.published {
             Some(published) => format!("{} {}", published.lsn, published.next_inode.0),
@@ -155,7 +154,7 @@ impl Note {
         })
     }
 
-    /// The note about a log; `None` if there is none, or it is damaged: salvage does without it.
+    /// The note of a log; `None` if there is none, or it is damaged: salvage works without it.
     pub fn read(log: &Path, label: &Label) -> Option<Note> {
         let Label::Aside(label) = label else {
             return None;
@@ -164,7 +163,7 @@ impl Note {
         Note::decode(&text)
     }
 
-    /// Removes the note about a log that is forgotten.
+    /// Removes the note of a log that is deleted.
     pub fn remove(log: &Path, label: &Label) -> io::Result<()> {
         match label {
             Label::Aside(label) => match std::fs::remove_file(note_path(log, label)) {
@@ -176,7 +175,7 @@ impl Note {
     }
 }
 
-/// A log's files as its owner sees them.
+/// A log's files, as the owner of their lock reads them.
 struct Locked(Arc<dyn Storage>);
 
 impl LogFiles for Locked {
@@ -189,31 +188,31 @@ impl LogFiles for Locked {
     }
 }
 
-/// What was done with a log that must not be replayed.
+/// What happened to a log that must not be replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// There was none.
+    /// There was no log.
     Nothing,
-    /// The bucket has all of it: its files are used again.
+    /// The bucket has all of it: its files are reused.
     LetGo,
-    /// Nothing has changed: this number of bytes of archived logs is there already.
+    /// Nothing has changed: archived logs take this number of bytes already.
     NoRoom {
         /// Bytes of the logs archived before.
         archived: u64,
     },
-    /// It is kept under this label.
+    /// It is archived under this label.
     Kept {
         /// The prefix of its files' names.
         label: String,
-        /// Its segments.
+        /// Number of its segments.
         segments: usize,
     },
 }
 
-/// Puts the log in `storage`, which this process has locked, out of the way under a label that
-/// begins with `label`. `note` says what is known of it; without one nothing of the log is let go of.
+/// Archives the log in `storage`, which this process has locked, under a label that begins with `label`. `note`
+/// describes the log; without a note, nothing of the log is deleted.
 ///
-/// A log that has to be kept stays untouched if the logs archived before take `limit` bytes or more.
+/// A log that must be archived stays untouched if the archived logs take `limit` bytes or more.
 pub fn archive(
     folder: &dyn LocalFolder,
     storage: &Arc<dyn Storage>,
@@ -240,7 +239,7 @@ pub fn archive(
     if segments == 0 {
         return Ok(Fate::Nothing);
     }
-    // Without it, salvage shows all of the log: no reason not to go on.
+    // Without the note, salvage shows the whole log: no reason to fail.
     if let Some(Err(error)) = note.map(|note| folder.write_note(&label, note.encode().as_bytes())) {
         tracing::warn!("no note beside the log {label}: {error}");
     }

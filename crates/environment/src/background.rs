@@ -1,8 +1,8 @@
-//! Threads for what takes the processor for milliseconds and nobody waits for: putting packs together.
+//! Threads for work that takes the processor for milliseconds and that no caller waits for: building packs.
 //!
-//! There are as many as processors, and they are nicer than the others: where there is too little processor for all,
-//! callers are answered first. Uploads that fall behind for it hold memory and log, writers then wait for room, and
-//! leave the processor to the uploads.
+//! There are as many as processors, and they have a higher nice value than the others: if there is too little
+//! processor time for all, callers are answered first. Uploads that fall behind hold memory and log space; then
+//! writers wait for room, and leave the processor to the uploads.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,24 +10,25 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
-/// How much nicer they are: they get a third of the processor that as many busy threads of callers get.
+/// How much higher their nice value is: they get a third of the processor time that as many busy threads of callers
+/// get.
 const NICER: i32 = 5;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Work that ended before it was done: it panicked, or there is no thread.
+/// The error of work that did not complete: it panicked, or there is no thread.
 #[derive(Debug, thiserror::Error)]
 #[error("it panicked, or no thread could be started")]
 pub struct Ended;
 
-/// Does `work` in one of the threads, which all volumes of the process share.
+/// Runs `work` in one of the threads, which all volumes of the process share.
 pub(crate) async fn run<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Ended> {
     static THREADS: OnceLock<Sender<Work>> = OnceLock::new();
     let (done, result) = oneshot::channel();
     let work = Box::new(move || {
-        // Nobody waits for it any more when the volume has ended.
+        // No task waits for the result when the volume has ended.
         let _ = done.send(work());
     });
     // The threads live as long as the process.
@@ -50,14 +51,14 @@ fn start() -> Sender<Work> {
 }
 
 fn work_off(queue: &Mutex<Receiver<Work>>) {
-    // Of this thread alone, as Linux has it.
+    // On Linux, this changes only the current thread.
     if let Err(error) = rustix::process::nice(NICER) {
         tracing::debug!("uploads are not nicer than callers: {error}");
     }
     loop {
         let work = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(work) = work else { return };
-        // Who waits for it learns of a panic, and the thread goes on.
+        // The waiting task gets an error after a panic, and the thread goes on.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     }
 }

@@ -1,8 +1,8 @@
-//! What a volume runs on beside the bucket: clock, chance, the gateway's local folder, the store of
+//! The environment of a volume, beside the bucket: clock, random numbers, the gateway's local folder, the store of
 //! its metadata.
 //!
-//! Everything that differs from one run to the next comes in through [`Environment`], so that a
-//! simulation can decide it: with a seed, at every step, as often as it likes.
+//! Everything that differs from one run to the next comes in through [`Environment`], so that a simulation can
+//! determine it: from a seed, at every step, and repeatably.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,38 +19,38 @@ use crate::folder::LocalFolder;
 /// Name of the metadata under the volume's prefix.
 pub const META_PREFIX: &str = "meta";
 
-/// What a volume runs on.
+/// The environment of a volume.
 #[derive(Clone)]
 pub struct Environment {
     /// The time of day.
     pub clock: Arc<dyn Clock>,
-    /// Chance.
+    /// Random numbers.
     pub random: Arc<dyn Randomness>,
     /// The gateway's local folder.
     pub local: Arc<dyn LocalFolder>,
-    /// Where the metadata are.
+    /// The store of the metadata.
     pub metadata: Arc<dyn Metadata>,
-    /// Where work is done that takes the processor for milliseconds.
+    /// Where work runs that takes the processor for milliseconds.
     pub compute: Compute,
 }
 
-/// Gives the time of day.
+/// A source of the time of day.
 pub trait Clock: Send + Sync + 'static {
-    /// Now.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 
-/// Gives numbers that nobody can guess.
+/// A source of unpredictable random numbers.
 pub trait Randomness: Send + Sync + 'static {
-    /// Fills `bytes`.
+    /// Fills `bytes` with random bytes.
     fn fill(&self, bytes: &mut [u8]);
 }
 
 /// Opens the metadata of a volume.
 #[async_trait]
 pub trait Metadata: Send + Sync + 'static {
-    /// Opens them for writing, which fences everybody who opened them before. `cache_bytes` may be
-    /// kept in memory of what was read. With a `sealing`, all that is stored is sealed.
+    /// Opens them for writing, which fences every gateway that opened them before. At most `cache_bytes` of the data
+    /// that is read are kept in memory. With a `sealing`, everything that is stored is sealed.
     async fn open(
         &self,
         store: &Store,
@@ -58,8 +58,8 @@ pub trait Metadata: Send + Sync + 'static {
         sealing: Option<Sealing>,
     ) -> Result<Arc<dyn MetaStore>, StoreError>;
 
-    /// Opens them for reading, as they are at this moment; nothing if there are none. Nobody is fenced, and nothing in
-    /// the bucket changes.
+    /// Opens them for reading, as they are now; `None` if there are none. Fences no gateway and changes nothing in
+    /// the bucket.
     async fn read(
         &self,
         store: &Store,
@@ -67,18 +67,18 @@ pub trait Metadata: Send + Sync + 'static {
     ) -> Result<Option<Arc<dyn MetaStore>>, StoreError>;
 }
 
-/// Where work is done that takes the processor for milliseconds.
+/// Where work runs that takes the processor for milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compute {
-    /// In threads beside those of the runtime: what somebody waits for in those for what blocks, what nobody
-    /// waits for in a few nicer ones.
+    /// In threads beside those of the runtime: work that a task waits for in the runtime's threads for blocking work,
+    /// other work in a few threads of lower priority.
     Threads,
-    /// Where it comes up, for simulations that are to run the same way again.
+    /// In the calling thread, for repeatable simulations.
     InPlace,
 }
 
 impl Compute {
-    /// Does `work`; `Err` if it panicked in its thread.
+    /// Runs `work`; `Err` if it panicked in its thread.
     pub async fn run<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -89,9 +89,10 @@ impl Compute {
         }
     }
 
-    /// Does `work` that no caller waits for; `Err` if it panicked in its thread.
+    /// Runs `work` that no caller waits for; `Err` if it panicked in its thread.
     ///
-    /// It may outlive the volume, so it holds parts of it and never the whole: that would keep the log locked.
+    /// It may outlive the volume, so it must hold parts of the volume and never the whole: that would keep the log
+    /// locked.
     pub async fn run_in_background<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -104,8 +105,8 @@ impl Compute {
 }
 
 impl Environment {
-    /// The real one: the system's clock and random numbers, SlateDB in the volume's own
-    /// bucket, and `folder` on the local disk.
+    /// The real environment: the system's clock and random numbers, SlateDB in the volume's own bucket, and `folder`
+    /// on the local disk.
     pub fn real(folder: PathBuf) -> Environment {
         Environment {
             clock: Arc::new(SystemClock),
@@ -135,7 +136,7 @@ pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        // A clock before 1970 is set wrong; the epoch itself is as good an answer.
+        // A clock before 1970 is set wrong; 1970 is as good an answer.
         let since = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap_or_default();
@@ -152,7 +153,7 @@ pub struct SystemRandomness;
 
 impl Randomness for SystemRandomness {
     fn fill(&self, bytes: &mut [u8]) {
-        // The system's generator fails only where there is none; nothing could be opened safely there.
+        // The system's generator fails only if it does not exist; then nothing could be opened safely.
         getrandom::fill(bytes).expect("the system gives random bytes");
     }
 }

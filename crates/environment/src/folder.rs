@@ -1,7 +1,7 @@
-//! The gateway's folder on its own disk, as the file system uses it.
+//! The interface of the gateway's folder on its local disk.
 //!
-//! [`state_file`](crate::state_file) is the content of its state file. [`disk_folder`](crate::disk_folder) is the folder on a real
-//! disk; simulations have others.
+//! [`state_file`](crate::state_file) defines the content of its state file. [`disk_folder`](crate::disk_folder) is
+//! the folder on a real disk; simulations have others.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,18 +15,18 @@ pub const LOG_FOLDER: &str = "log";
 /// Name of the state file in the local folder.
 pub(crate) const STATE_FILE: &str = "state";
 
-/// Where the note about a log is that was put aside in the folder `log`.
+/// The path of the note of a log that was archived in the folder `log`.
 pub(crate) fn note_path(log: &Path, label: &str) -> PathBuf {
     log.join(format!("{label}.note"))
 }
 
-/// A folder on the gateway's own disk: a state file and the log.
+/// A folder on the gateway's local disk: a state file and the log.
 pub trait LocalFolder: Send + Sync + 'static {
-    /// The folder's name, for messages.
+    /// The path of the folder, for messages.
     fn path(&self) -> &Path;
 
-    /// Makes the folder if it is missing, and locks the log in it against a second gateway for as
-    /// long as what it gives lives.
+    /// Makes the folder if it is missing, and locks the log in it against a second gateway until the returned storage
+    /// is dropped.
     fn log(&self) -> io::Result<Arc<dyn Storage>>;
 
     /// The content of the state file; `None` if there is none.
@@ -36,26 +36,27 @@ pub trait LocalFolder: Send + Sync + 'static {
     /// one. The new one is on stable storage when this returns.
     fn replace_state(&self, content: &[u8]) -> io::Result<()>;
 
-    /// The mark: what [`set_mark`](Self::set_mark) was last told; `None` if that was never.
+    /// The mark: the line of the last [`set_mark`](Self::set_mark); `None` if there was none.
     fn mark(&self) -> io::Result<Option<Vec<u8>>>;
 
-    /// Replaces the mark, a line that always has the same length. After a crash it holds the old
-    /// line, the new one, or a mixture: nothing but the exactness of a salvage depends on it.
+    /// Replaces the mark, a line that always has the same length. After a crash it holds the old line, the new one,
+    /// or a mixture: only the exactness of a salvage depends on it.
     fn set_mark(&self, line: &[u8]) -> io::Result<()>;
 
-    /// Writes a note beside the log that was put aside under `label`.
+    /// Writes a note beside the log that was archived under `label`.
     fn write_note(&self, label: &str, text: &[u8]) -> io::Result<()>;
 
-    /// The id that the kernel drew when it booted: as long as it is the same, nothing that was
-    /// written is lost, flushed or not. Zeros where that is not known.
+    /// The id that the kernel drew when it booted: while it is the same, nothing that was written is lost, flushed or
+    /// not. Zeros if it is not known.
     fn boot_id(&self) -> [u8; 16];
 
-    /// Where a disk cache may be, which does not exist yet or is from an earlier run; `None` if there can be none.
+    /// The folder for a disk cache, which may not exist yet or be left from an earlier run; `None` if there can be no
+    /// cache.
     fn disk_cache(&self) -> Option<PathBuf> {
         None
     }
 
-    /// Goes on with a recovered log.
+    /// Continues a recovered log.
     fn start_log(
         &self,
         recovery: Recovery,

@@ -1,4 +1,4 @@
-//! Forebay: everything that differs from one run to the next, and comes from outside.
+//! The environment of Forebay: everything that differs from one run to the next, and comes from outside.
 //!
 //! | module | provides |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | [`archived_log`] | logs that must not be replayed, and the notes beside them |
 //! | [`backoff`](backoff()) | pauses between attempts |
 //!
-//! The layers above draw time and chance from here alone, so that a simulation can decide both.
+//! The layers above get time and random numbers only from here, so that a simulation can determine both.
 
 #![forbid(unsafe_code)]
 

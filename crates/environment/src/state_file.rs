@@ -1,8 +1,8 @@
-//! What a gateway keeps on its own disk beside the log: who it is, which epoch it holds, and
-//! what the write verifier was.
+//! The state file, which a gateway keeps on its local disk beside the log: its identity, the epoch that it holds, and
+//! its write verifier.
 //!
-//! A small text file, replaced as a whole (write beside, flush, rename, flush the folder), its
-//! last line a CRC32 of the others:
+//! A small text file, replaced as a whole (write beside, flush, rename, flush the folder); its last line is a CRC32
+//! of the others:
 //!
 //! ```text
 //! forebay-state 1
@@ -19,9 +19,9 @@
 //! crc32 0a1b2c3d
 //! ```
 //!
-//! `intent` is written *before* the bucket learns of a new epoch: after a crash in between, the
-//! gateway still knows the epoch in the bucket for its own, and its log is replayed. `epoch` is written when the bucket has it:
-//! a bucket of a lower one is an earlier state that was put back, and refused.
+//! `intent` is written *before* the bucket gets a new epoch: after a crash in between, the gateway still recognizes
+//! the epoch in the bucket as its own, and its log is replayed. `epoch` is written when the bucket has it: a bucket
+//! of a lower epoch is an earlier state that was restored, and is refused.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub enum LocalError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is not what this program wrote.
@@ -66,7 +66,7 @@ pub type GatewayId = [u8; 16];
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalState {
-    /// The volume that the folder is for.
+    /// The volume to which the folder belongs.
     pub volume: VolumeId,
     /// The gateway.
     pub gateway: GatewayId,
@@ -80,16 +80,16 @@ pub struct LocalState {
     pub boot: [u8; 16],
     /// Whether the log was flushed to its end by an orderly stop.
     pub clean: bool,
-    /// Where the log ended then, if there was one.
+    /// The end of the log after an orderly stop, if there was a log.
     pub log_end: Option<Lsn>,
-    /// The highest generation of the key ring that was seen; 0 of a volume that is not sealed.
+    /// The highest generation of the key ring that was seen; 0 for a volume that is not sealed.
     pub keys: u64,
     /// ETag of the [holder's note](forebay_meta::volume::holder) that this gateway wrote last.
     pub note: Option<String>,
 }
 
 impl LocalState {
-    /// Of a gateway that has opened nothing yet.
+    /// The state of a gateway that has opened nothing yet.
     pub fn new(volume: VolumeId, gateway: GatewayId) -> LocalState {
         LocalState {
             volume,
@@ -111,9 +111,8 @@ impl LocalState {
         self.gateway == gateway && (epoch == self.epoch || epoch == self.intent)
     }
 
-    /// How the gateway ended, in a kernel that booted as `boot`. Writes that were answered UNSTABLE are
-    /// certain to be in the log if it was flushed in order, or if the kernel that holds its pages still
-    /// runs.
+    /// How the gateway ended, given a kernel that booted as `boot`. Writes that were answered UNSTABLE are certainly
+    /// in the log if it was flushed in order, or if the kernel that holds its pages still runs.
     pub fn ending(&self, boot: [u8; 16]) -> WriterEnd {
         if self.clean {
             self.log_end.map_or(WriterEnd::Stop, WriterEnd::StopAt)
@@ -124,7 +123,7 @@ impl LocalState {
         }
     }
 
-    /// The file's text.
+    /// Encodes the state as text.
     pub fn encode(&self) -> String {
         let log_end = self.log_end.filter(|_| self.clean);
         let log_end = log_end.map_or(String::new(), |end| format!(" {}", end.0));
@@ -153,7 +152,7 @@ impl LocalState {
     /// Reads what [`encode`](Self::encode) wrote.
     ///
     /// # Errors
-    /// Why the text is not what this program wrote.
+    /// The reason why the text is not a valid state file.
     pub fn decode(text: &str) -> Result<LocalState, &'static str> {
         let (body, crc) = text
             .rsplit_once("crc32 ")
@@ -208,7 +207,7 @@ impl LocalState {
     }
 }
 
-/// Reads the state of a gateway; `None` when the folder was never used.
+/// Reads the state of a gateway; `None` if the folder was never used.
 pub fn load(folder: &dyn LocalFolder) -> Result<Option<LocalState>, LocalError> {
     let path = || folder.path().join(STATE_FILE);
     let bytes = folder.load_state().map_err(|source| LocalError::Io {
@@ -225,24 +224,25 @@ pub fn load(folder: &dyn LocalFolder) -> Result<Option<LocalState>, LocalError> 
     }
 }
 
-/// The highest generation of the key ring of `volume` that the gateway with this folder has started with; 0 if there is
-/// none, or none yet.
+/// The highest generation of the key ring of `volume` that the gateway with this folder has started with; 0 if there
+/// is no such gateway, or no generation yet.
 ///
 /// # Errors
-/// When the folder's state file cannot be read.
+/// If the folder's state file cannot be read.
 pub fn key_ring_seen(data_dir: &Path, volume: VolumeId) -> Result<u64, LocalError> {
     Ok(own(data_dir, volume)?.map_or(0, |state| state.keys))
 }
 
-/// The highest epoch of `volume` that the gateway with this folder has seen; 0 if there is none, or none yet.
+/// The highest epoch of `volume` that the gateway with this folder has seen; 0 if there is no such gateway, or no
+/// epoch yet.
 ///
 /// # Errors
-/// When the folder's state file cannot be read.
+/// If the folder's state file cannot be read.
 pub fn epoch_seen(data_dir: &Path, volume: VolumeId) -> Result<Epoch, LocalError> {
     Ok(own(data_dir, volume)?.map_or(Epoch(0), |state| state.epoch))
 }
 
-/// The state of the gateway with this folder, if it is one of `volume`.
+/// The state of the gateway with this folder, if it belongs to `volume`.
 fn own(data_dir: &Path, volume: VolumeId) -> Result<Option<LocalState>, LocalError> {
     let state = load(&DiskFolder::new(data_dir.to_owned()))?;
     Ok(state.filter(|state| state.volume == volume))
@@ -303,7 +303,7 @@ mod tests {
             store(&local, &more).unwrap();
             assert_eq!(load(&local).unwrap(), Some(more));
         }
-        // Half of an ETag would be the tag of another version.
+        // A part of an ETag would be the tag of another version.
         let odd = LocalState {
             note: Some("a\nkeys 9".to_owned()),
             ..state()
