@@ -1,4 +1,4 @@
-//! How the bytes of files are compressed on their way to the bucket.
+//! Compression of file data on the way to the bucket.
 //!
 //! | decides | about |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | [`BlockJudge`] | which frames of a file that is of a compressed format are not even tried |
 //! | a sample of the frame's own bytes, in `forebay-pack` | whether compressing the frame pays |
 //!
-//! The first is kept in memory with the file. What was written before a restart and is brought to the bucket after it is
+//! The first is kept in memory with the file. Bytes that were written before a restart and are uploaded after it are
 //! compressed as the volume's settings say.
 
 mod judge;
@@ -37,8 +37,8 @@ impl Default for Compression {
     }
 }
 
-/// Levels of zstd that may be used: the lowest of them, and higher ones while uploads wait for the link and
-/// not for the processor.
+/// The levels of zstd that may be used: the lowest, and higher ones while uploads wait for the link and not for the
+/// processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levels {
     lowest: u8,
@@ -46,37 +46,37 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// The fastest level alone.
+    /// Only the fastest level.
     pub const ONE: Levels = Levels {
         lowest: 1,
         highest: 1,
     };
 
-    /// The highest level there is. Those above it take memory that has not been allowed for.
+    /// The highest level. The memory of higher ones is not allowed for.
     pub const HIGHEST: u8 = 19;
 
-    /// The levels from `lowest` to `highest`; none unless 1 <= `lowest` <= `highest` <= [`Levels::HIGHEST`].
+    /// The levels from `lowest` to `highest`; `None` unless 1 <= `lowest` <= `highest` <= [`Levels::HIGHEST`].
     pub fn new(lowest: u8, highest: u8) -> Option<Levels> {
         let is_range = 1 <= lowest && lowest <= highest && highest <= Levels::HIGHEST;
         is_range.then_some(Levels { lowest, highest })
     }
 
-    /// The fastest of them.
+    /// The fastest level.
     pub fn lowest(self) -> u8 {
         self.lowest
     }
 
-    /// The one that makes the least of the bytes.
+    /// The level that compresses best.
     pub fn highest(self) -> u8 {
         self.highest
     }
 
-    /// The one of them that is nearest to `level`.
+    /// The nearest of these levels to `level`.
     fn nearest(self, level: u8) -> u8 {
         level.clamp(self.lowest, self.highest)
     }
 
-    /// The levels of both, and all between them.
+    /// The levels of both, and all in between.
     fn and(self, other: Levels) -> Levels {
         Levels {
             lowest: self.lowest.min(other.lowest),
@@ -86,7 +86,7 @@ impl Levels {
 }
 
 impl fmt::Display for Levels {
-    /// As it is written in the configuration: `3`, or `1-9`.
+    /// The form in the configuration: `3`, or `1-9`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Levels { lowest, highest } = self;
         match lowest == highest {
@@ -99,7 +99,7 @@ impl fmt::Display for Levels {
 const CODE_OFF: u32 = 1 << 16;
 
 impl Compression {
-    /// The number that stands for it: never 0, below 2^17.
+    /// The code of this setting: never 0, below 2^17.
     pub fn code(self) -> u32 {
         match self {
             Compression::Off => CODE_OFF,
@@ -109,7 +109,7 @@ impl Compression {
         }
     }
 
-    /// At the lowest level: for who uploads beside those that wait for the link.
+    /// At the lowest level: for packs that do not compete with those that wait for the link.
     pub fn lowest(self) -> forebay_pack::Compression {
         match self {
             Compression::Off => forebay_pack::Compression::Off,
@@ -119,7 +119,7 @@ impl Compression {
         }
     }
 
-    /// What [`code`](Self::code) gave the number for; none if it did not.
+    /// The setting with this [`code`](Self::code); `None` if there is none.
     pub fn from_code(code: u32) -> Option<Compression> {
         match code {
             CODE_OFF => Some(Compression::Off),
@@ -132,24 +132,24 @@ impl Compression {
     }
 }
 
-/// What is known of one file, while it is in memory.
+/// The compression of one file, while it is in memory.
 #[derive(Debug, Default)]
 pub struct FileCompression {
-    /// The code of what the export says through which it was written last; 0 if it was not.
+    /// The code of the setting of the export through which it was written last; 0 if it was not written.
     written_through: AtomicU32,
-    /// It begins as files do that are compressed already.
+    /// Its beginning looks like that of a compressed format.
     is_compressed: AtomicBool,
 }
 
 impl FileCompression {
-    /// Bytes were written through an export that says this.
+    /// Notes that bytes were written through an export with this setting.
     pub fn written_through(&self, compression: Compression) {
-        // Nothing else follows from it.
+        // No other memory depends on it, so relaxed ordering suffices.
         self.written_through
             .store(compression.code(), Ordering::Relaxed);
     }
 
-    /// How it is compressed, where the volume says `otherwise`.
+    /// The current setting of the file; `otherwise` is the volume's.
     pub fn now(&self, otherwise: Compression) -> Compression {
         let code = self.written_through.load(Ordering::Relaxed);
         Compression::from_code(code).unwrap_or(otherwise)

@@ -7,26 +7,26 @@
 //!                                   looked through for the same keyed BLAKE3 -------> the block map refers to that one
 //! ```
 //!
-//! What packs hold is written beside their accounts, in the batch that publishes them ([`PackFrames`]). In memory there
+//! The batch that publishes a pack writes notes on its frames beside its account ([`PackFrames`]). In memory there
 //! are a [filter](Filter), which names a pack for the content of each frame, and the frames of the packs that were
-//! of use last: copies come in the order of what they are copies of, so one look at a pack serves many frames. A
-//! frame that the filter does not know costs no request.
+//! used last: copies come in the order of their originals, so one look at a pack serves many frames. A frame that the
+//! filter does not know costs no request.
 //!
-//! # A pack lives as long as somebody may refer to it
+//! # A pack lives as long as a block may refer to it
 //!
-//! A pack that loses its last live bytes is deleted. Who finds a frame in it refers to it only with the publication of
-//! his checkpoint, and has evicted his own bytes by then. So he *pins* the pack first, for his checkpoint:
+//! A pack that loses its last live bytes is deleted. An upload that finds a frame in it refers to it only when its
+//! checkpoint is published, and has evicted its own bytes by then. So it *pins* the pack first, for its checkpoint:
 //!
-//! | the pack | when it is found | what then |
+//! | the pack | when an upload finds it | therefore |
 //! |---|---|---|
-//! | is published, with live bytes | pinned, and then its account is looked at | a pin stands before any later batch |
-//! | is on its way, or not published | pinned, by the same lock under which it is known | it is published before, or in the same batch |
-//! | loses its last bytes in a batch that is under way | is [dying](Inner::dying): no pin, a miss | it is deleted |
-//! | is pinned, and loses its last bytes | is noted to be deleted, and [kept](Inner::kept) | the batch that refers to it takes the note away |
-//! | has no account | a miss | it is deleted, when no pin of another one is left |
+//! | is published, with live bytes | it is pinned, and then its account is looked at | a later batch sees the pin |
+//! | is in flight, or not published | it is pinned, under the look-up's lock | it is published earlier or in the same batch |
+//! | loses its last bytes in a batch in flight | it is [dying](Inner::dying): no pin, a miss | it is deleted |
+//! | is pinned, and loses its last bytes | it is noted to be deleted, and [kept](Inner::kept) | a batch that refers to it removes the note |
+//! | has no account | a miss | it is deleted when no checkpoint pins it any more |
 //!
-//! After a crash there are no pins and nothing that needs one: what was not published is in the log, and what is noted
-//! to be deleted has no account, so nobody finds it.
+//! After a crash there are no pins and nothing that needs one: unpublished changes are in the log, and a pack that is
+//! noted to be deleted has no account, so no upload finds it.
 //!
 //! [`PackFrames`]: forebay_meta::record::PackFrames
 
@@ -49,40 +49,39 @@ use self::lists::Lists;
 pub use self::fingerprint::{Fingerprint, fingerprints};
 pub use self::lists::{Frames, MAX_FRAMES};
 
-/// Shorter frames are uploaded whether the volume has them or not: what would be noted of them in the metadata comes
-/// to a good part of what they take.
+/// Shorter frames are always uploaded: the notes on them in the metadata would take a good part of their own size.
 pub const MIN_SHARED: u64 = 1024;
 
 /// Whether content that the volume already holds is uploaded again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dedup {
-    /// It is.
+    /// It is uploaded again.
     #[default]
     Off,
     /// It is found by the keyed BLAKE3 of each frame.
     Full,
-    /// The keyed BLAKE3 is looked at only where length and CRC32 of a frame are those of one that is known.
+    /// The keyed BLAKE3 is compared only if length and CRC32 of a frame are those of a known one.
     Fast,
 }
 
-/// What deduplication knows and has done.
+/// The status of deduplication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DedupStatus {
     /// Bytes of file data that were not uploaded since the start, because the volume had them already.
     pub saved_bytes: u64,
-    /// Frames that are known by their content.
+    /// Number of frames that are known by their content.
     pub known_frames: u64,
-    /// Whether what earlier runs left in the bucket is still being read: what is only there is not found yet.
+    /// Whether the notes of earlier runs are still being read: content that only they name is not found yet.
     pub is_learning: bool,
 }
 
 /// The frames of a pack in the bucket, in the order in which they were put into it.
 pub type Arrival = SetOnce<Vec<KnownFrame>>;
 
-/// What is known of the content of packs, and who relies on which.
+/// The known content of packs, and the checkpoints that rely on it.
 #[derive(Default)]
 pub struct Sharing {
-    /// As it is configured.
+    /// The configured mode.
     pub mode: Dedup,
     inner: Mutex<Inner>,
     saved_bytes: AtomicU64,
@@ -94,13 +93,14 @@ pub struct Sharing {
 struct Inner {
     filter: Filter,
     lists: Lists,
-    /// Frames of packs that are on their way or not published, by short fingerprint.
+    /// Frames of packs in flight and of unpublished packs, by short fingerprint.
     unpublished: HashMap<u64, Unpublished>,
-    /// Packs that blocks of a checkpoint may refer to, until it is published, and whether that is safe for certain.
+    /// Packs to which blocks of a checkpoint may refer, until it is published, each with whether that is certainly
+    /// safe.
     pins: BTreeMap<CheckpointId, HashMap<PackId, bool>>,
-    /// Packs that the batch under way makes garbage.
+    /// Packs that the batch in flight makes garbage.
     dying: HashSet<PackId>,
-    /// Packs that are noted to be deleted and were pinned then, with their accounts.
+    /// Packs that were pinned when they were noted to be deleted, with their accounts.
     kept: HashMap<PackId, PackRecord>,
     is_learning: bool,
 }
@@ -115,16 +115,16 @@ struct Unpublished {
 
 /// Where a frame with a given fingerprint may be.
 pub enum Found {
-    /// In this pack that is not published, at this place; pinned.
+    /// In this unpublished pack, at this place; the pack is pinned.
     Unpublished(Arc<Arrival>, PackId, usize),
-    /// Perhaps in this one.
+    /// Perhaps in this pack.
     Perhaps(PackId),
     /// No pack is known to have it.
     Nowhere,
 }
 
 impl Sharing {
-    /// Knows nothing yet. Unless `mode` is off, it is learning until [`has_learnt`](Self::has_learnt).
+    /// Knows no frames. Unless `mode` is off, it is learning until [`has_learnt`](Self::has_learnt).
     pub fn new(mode: Dedup) -> Sharing {
         let sharing = Sharing {
             mode,
@@ -134,12 +134,12 @@ impl Sharing {
         sharing
     }
 
-    /// Whether nothing is shared.
+    /// Whether deduplication is off.
     pub fn is_off(&self) -> bool {
         self.mode == Dedup::Off
     }
 
-    /// Whether a frame of this short fingerprint may be known.
+    /// Whether a frame with this short fingerprint may be known.
     pub fn may_know(&self, short: u64) -> bool {
         let mut inner = self.inner.lock();
         inner.unpublished.contains_key(&short) || inner.filter.get(short).is_some()
@@ -152,7 +152,7 @@ impl Sharing {
         };
         let mut inner = self.inner.lock();
         if let Some(known) = inner.unpublished.get(&short) {
-            // A later checkpoint is published later: nothing of this one may refer to what it brings.
+            // A later checkpoint is published later: nothing of this one may refer to its packs.
             let in_time = known.checkpoint <= checkpoint;
             if in_time
                 && known.fingerprint.is_same(fingerprint)
@@ -169,7 +169,7 @@ impl Sharing {
         }
     }
 
-    /// A frame with this fingerprint is about to be uploaded in `pack`, as the one at `place` in it.
+    /// Notes that a frame with this fingerprint will be uploaded in `pack`, as the one at `place` in it.
     pub fn claim(
         &self,
         fingerprint: &Fingerprint,
@@ -200,8 +200,9 @@ impl Sharing {
         }
     }
 
-    /// Keeps a pack for what `checkpoint` may refer to in it. None if it is about to go; else whether nothing more
-    /// need be known of it, or its account is to be looked at and [`Sharing::is_alive`] told.
+    /// Pins a pack to which `checkpoint` may refer. Returns `None` if it is about to be deleted; `true` if it is
+    /// certainly safe; `false` if the caller must look at its account, and then call [`Sharing::is_alive`] if it has
+    /// live bytes.
     pub fn pin(&self, checkpoint: CheckpointId, pack: PackId) -> Option<bool> {
         let mut inner = self.inner.lock();
         if inner.dying.contains(&pack) {
@@ -210,12 +211,12 @@ impl Sharing {
         Some(*inner.pins_of(checkpoint).entry(pack).or_default())
     }
 
-    /// The pack, which was pinned before its account was looked at, had live bytes then.
+    /// Notes that the pack, which was pinned before its account was looked at, had live bytes then.
     pub fn is_alive(&self, checkpoint: CheckpointId, pack: PackId) {
         self.inner.lock().pins_of(checkpoint).insert(pack, true);
     }
 
-    /// No pack has what the filter says that this one has.
+    /// Forgets that this pack may have the content: it has not.
     pub fn forget(&self, fingerprint: &Fingerprint, pack: PackId) {
         if let Some(short) = fingerprint.short(self.mode) {
             self.inner.lock().filter.forget(short, pack);
@@ -227,17 +228,17 @@ impl Sharing {
         self.inner.lock().lists.get(pack)
     }
 
-    /// Keeps the frames of a pack in memory, in the place of those that were not used for the longest time.
+    /// Keeps the frames of a pack in memory, in place of the least recently used ones.
     pub fn keep_frames(&self, pack: PackId, frames: Arc<Frames>) {
         self.inner.lock().lists.insert(pack, frames);
     }
 
-    /// So many bytes were not uploaded.
+    /// Counts bytes that were not uploaded.
     pub fn saved(&self, bytes: u64) {
         self.saved_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Frames of a published pack, for the filter.
+    /// Adds frames of a published pack to the filter.
     pub fn learn(&self, pack: PackId, frames: &[KnownFrame]) {
         let mut inner = self.inner.lock();
         for frame in frames {
@@ -247,13 +248,13 @@ impl Sharing {
         }
     }
 
-    /// All that was in the bucket at the start is known.
+    /// Notes that the notes of earlier runs have been read.
     pub fn has_learnt(&self) {
         self.inner.lock().is_learning = false;
     }
 
-    /// A batch is about to make a pack garbage. `closing` is the checkpoint that the batch publishes, whose references
-    /// are counted already.
+    /// Notes that a batch is about to make a pack garbage. `closing` is the checkpoint that the batch publishes,
+    /// whose references are counted already.
     pub fn dies(&self, pack: PackId, record: PackRecord, closing: Option<CheckpointId>) {
         let mut inner = self.inner.lock();
         let counts =
@@ -270,12 +271,13 @@ impl Sharing {
         }
     }
 
-    /// Account of a pack that is noted to be deleted and kept for who refers to it.
+    /// The account of a pack that is noted to be deleted and kept because it is pinned.
     pub fn kept(&self, pack: PackId) -> Option<PackRecord> {
         self.inner.lock().kept.get(&pack).copied()
     }
 
-    /// The batch is durable: what it made garbage has no account any more, and what it revived has one.
+    /// Notes that the batch is durable: packs that it made garbage have no account any more, and packs that it
+    /// revived have one.
     pub fn committed(&self, revived: &[PackId]) {
         let mut inner = self.inner.lock();
         let Inner {
@@ -284,7 +286,7 @@ impl Sharing {
             kept,
             ..
         } = &mut *inner;
-        // Packs that nothing referred to when they were published are found no more, from the same moment on.
+        // Packs to which nothing referred when they were published are not found any more from the same moment on.
         unpublished.retain(|_, known| !dying.contains(&known.pack));
         dying.clear();
         for pack in revived {
@@ -292,7 +294,7 @@ impl Sharing {
         }
     }
 
-    /// The checkpoint is published: nobody pins anything for it any more, and its packs are as all others.
+    /// Notes that the checkpoint is published: its pins end, and its packs are like all others.
     pub fn published(&self, checkpoint: CheckpointId) {
         let mut inner = self.inner.lock();
         inner.pins.retain(|own, _| *own > checkpoint);
@@ -303,7 +305,7 @@ impl Sharing {
         }
     }
 
-    /// Whether a pack that is noted to be deleted can be: then nobody will refer to it any more.
+    /// Whether a pack that is noted to be deleted can be deleted: no block will refer to it any more.
     pub fn let_go(&self, pack: PackId) -> bool {
         let mut inner = self.inner.lock();
         if inner.pins.values().any(|packs| packs.contains_key(&pack)) {
@@ -314,7 +316,7 @@ impl Sharing {
         true
     }
 
-    /// None while it is off.
+    /// The status; `None` if deduplication is off.
     pub fn status(&self) -> Option<DedupStatus> {
         if self.is_off() {
             return None;

@@ -1,4 +1,4 @@
-//! Forebay: fewer bytes to the bucket.
+//! Data reduction of Forebay: fewer bytes to the bucket.
 //!
 //! * [`compression`]: which frames are compressed, and at which level.
 //! * [`dedup`]: which frames the bucket already has.

@@ -1,9 +1,10 @@
-//! Which frames are not even tried.
+//! Decides which frames are stored uncompressed without a trial.
 //!
-//! A sample costs a quarter of what compressing a frame of 256 KiB does. Where a file begins as files do that are compressed
-//! already, and the first frame of a block did not shrink, the others of that block are spared theirs. So a
-//! container that holds something as it is loses one block of savings at most where such content begins, a file whose beginning
-//! misleads nothing, and a file that is recognised by mistake has each of its blocks looked at once.
+//! A sample costs a quarter of the time that compressing a frame of 256 KiB takes. If a file begins like a compressed
+//! format, and the first frame of a block did not shrink, the other frames of that block are not sampled. So a
+//! container that holds uncompressed content loses one block of savings at most where that content begins, a file
+//! with a misleading beginning loses nothing, and a file that is recognised by mistake has each of its blocks sampled
+//! once.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +13,7 @@ use forebay_types::{BlockKey, ByteRange};
 
 use super::{Compression, FileCompression};
 
-/// Frames of one block on their way into a pack.
+/// The frames of one block on their way into a pack.
 pub struct BlockJudge<'a> {
     file: &'a FileCompression,
     key: BlockKey,
@@ -22,7 +23,7 @@ pub struct BlockJudge<'a> {
 }
 
 impl<'a> BlockJudge<'a> {
-    /// For the block `key` of `file`, in a pack with this level, where the volume says `otherwise`.
+    /// For the block `key` of `file`, in a pack with this level; `otherwise` is the volume's setting.
     pub fn new(
         file: &'a FileCompression,
         key: BlockKey,
@@ -42,7 +43,7 @@ impl<'a> BlockJudge<'a> {
         }
     }
 
-    /// Adds the frame of `range` to the pack; `raw` gives its bytes, and `hash` is theirs if it is known, as of
+    /// Adds the frame of `range` to the pack; `raw` yields its bytes, and `hash` is their hash if it is known, as for
     /// [`PackWriter::push_hashed`].
     pub fn push<'b>(
         &mut self,
@@ -119,7 +120,7 @@ mod tests {
         let file = FileCompression::default();
         let frames = [noise(GZIP), text(), text()];
         assert_eq!(shrank(&file, 0, &frames), [false, false, false]);
-        // Where the container holds something as it is, a whole block of it is compressed.
+        // If the container holds uncompressed content, a whole block of it is compressed.
         assert_eq!(shrank(&file, 1, &[text(), text()]), [true, true]);
         assert_eq!(shrank(&file, 2, &[noise(b""), text()]), [false, false]);
     }

@@ -1,8 +1,8 @@
-//! Which level the next pack is compressed at.
+//! Plans the compression level of the next pack.
 //!
 //! Packs go through two stages: the processor encodes them, then the link takes them. While the link is the slower
-//! one, time of the processor that would be idle buys smaller packs, and so a shorter way to the bucket for what
-//! waits. The planner compares, in time for the pack that is asked about,
+//! one, idle processor time buys smaller packs, and so a shorter way to the bucket for waiting uploads. The planner
+//! compares, in time for the given pack,
 //!
 //! ```text
 //!   encoding at a level                       the link's time for the pack
@@ -15,10 +15,10 @@
 //!                                                          saves is a few hundredths
 //! ```
 //!
-//! Half as much again is what a level costs on the whole, seldom twice as much; what it really takes is measured as soon as it is
-//! used. Where callers leave the encoders less of the processor, encoding takes longer and the level falls. So
-//! encoding never becomes what uploads wait for, and a writer who waits for uploads never waits longer
-//! for a higher level.
+//! A level costs half as much again as the one below it on average, seldom twice as much; its real time is measured
+//! as soon as it is used. If callers leave less processor time to the encoders, encoding takes longer and the level
+//! falls. So uploads never wait for the encoding, and a writer that waits for uploads never waits longer because of a
+//! higher level.
 
 use std::time::Duration;
 
@@ -26,23 +26,23 @@ use forebay_types::balance;
 
 use super::Levels;
 
-/// How much longer a level takes than the one below it, on the whole.
+/// How much longer a level takes than the one below it, on average.
 const STEP: f64 = 1.5;
 
-/// What the processor may spend of the link's time on a pack whose encoding nothing hides.
+/// The share of the link's time that the processor may spend on a pack whose encoding nothing hides.
 const SHARE_ALONE: f64 = 1.0 / 16.0;
 
-/// What it may spend of the threads' time in it while packs wait for the link: the other half is for what varies, and for
-/// everybody else.
+/// The share of the threads' time in it that the processor may spend while packs wait for the link: the other half is
+/// for variations, and for other work.
 const SHARE_BEHIND: f64 = 0.5;
 
-/// How much of what is known is kept when the next pack adds to it.
+/// The weight of the past when the next pack is added.
 const MEMORY: f64 = 0.75;
 
-/// Packs with fewer stored bytes say how long a request takes, and not how fast the link is.
+/// Packs with fewer stored bytes show the time of a request, and not the speed of the link.
 const TELLING_BYTES: u64 = 256 << 10;
 
-/// What packs took together, of which the last ones weigh most.
+/// Time and bytes of past packs, of which the last ones weigh most.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pace {
     seconds: f64,
@@ -55,44 +55,44 @@ impl Pace {
         self.bytes = self.bytes * MEMORY + bytes as f64;
     }
 
-    /// Seconds for a byte; none before anything was added.
+    /// Seconds per byte; `None` before anything was added.
     fn per_byte(self) -> Option<f64> {
         (self.bytes > 0.0).then(|| self.seconds / self.bytes)
     }
 }
 
-/// A pack that is to be encoded.
+/// A pack to encode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next {
-    /// Its bytes before they are encoded.
+    /// Its bytes before encoding.
     pub(super) raw_bytes: u64,
-    /// Levels that its files may have.
+    /// Levels that its files allow.
     pub(super) levels: Levels,
-    /// Bytes a second that the limit in force lets go to the bucket, if there is one.
+    /// Limit of the bytes a second that may go to the bucket, if there is one.
     pub(super) link_limit: Option<u64>,
 }
 
-/// Knows no clock: who asks says what time it is, from any beginning, never going back.
+/// It has no clock: the caller passes the time, since any origin, never going back.
 #[derive(Debug)]
 pub(super) struct Planner {
-    /// Threads that encode.
+    /// Number of threads that encode.
     threads: usize,
-    /// Packs that may be on the link at the same time.
+    /// Number of packs that may be on the link at the same time.
     parallel: usize,
-    /// Packs that are encoded and not yet in the bucket.
+    /// Number of packs that are encoded and not yet in the bucket.
     waiting: usize,
-    /// Time of one thread for raw bytes, as if at level 1 and each level above took [`STEP`] times as long.
+    /// Time of one thread for raw bytes, converted to level 1 as if each level above took [`STEP`] times as long.
     encoding: Pace,
     /// Time of the link for stored bytes.
     sending: Pace,
     /// Stored bytes per raw byte.
     shrink: f64,
-    /// When a pack has arrived last.
+    /// When the last pack arrived.
     last_arrival: Duration,
 }
 
 impl Planner {
-    /// For so many threads that encode, and packs on the link at the same time.
+    /// For this many threads that encode, and this many packs on the link at the same time.
     pub(super) fn new(threads: usize, parallel: usize) -> Planner {
         Planner {
             threads,
@@ -127,15 +127,15 @@ impl Planner {
         fits.unwrap_or(levels.lowest())
     }
 
-    /// Seconds of the link for a stored byte; none while nobody knows.
+    /// Seconds of the link per stored byte; `None` while that is not known.
     fn seconds_per_stored(&self, next: &Next) -> Option<f64> {
         let measured = self.sending.per_byte();
         let at_least = next.link_limit.map(|rate| 1.0 / rate as f64);
         measured.into_iter().chain(at_least).reduce(f64::max)
     }
 
-    /// A pack was encoded in so much time of a thread, and waits for the link. It has no level if nothing of it was to
-    /// be compressed.
+    /// Notes that a pack was encoded in this time of a thread, and waits for the link. `level` is `None` if no part
+    /// of it was to be compressed.
     pub(super) fn encoded(
         &mut self,
         level: Option<u8>,
@@ -153,10 +153,10 @@ impl Planner {
         }
     }
 
-    /// A pack that began on its way at `began` has arrived.
+    /// Notes that a pack whose upload began at `began` has arrived.
     pub(super) fn arrived(&mut self, stored_bytes: u64, began: Duration, now: Duration) {
         self.given_up();
-        // Of what is under way at the same time each is charged with what the one before left.
+        // Each of several concurrent uploads is charged only with the time since the previous arrival.
         let since = began.max(self.last_arrival);
         self.last_arrival = now;
         if stored_bytes >= TELLING_BYTES {
@@ -164,13 +164,13 @@ impl Planner {
         }
     }
 
-    /// A pack will not arrive.
+    /// Notes that a pack will not arrive.
     pub(super) fn given_up(&mut self) {
         self.waiting = balance::taken_count("packs that wait for the link", self.waiting, 1);
     }
 }
 
-/// Time that a level takes, beside level 1.
+/// The time of a level relative to level 1.
 fn cost(level: u8) -> f64 {
     STEP.powi(i32::from(level) - 1)
 }

@@ -1,4 +1,4 @@
-//! Packs on their way, as the [`Planner`] is told of them.
+//! Packs in flight, as reported to the [`Planner`].
 
 use std::sync::Arc;
 use std::thread;
@@ -9,19 +9,19 @@ use tokio::time::{Duration, Instant};
 use super::planner::{Next, Planner};
 use super::{Compression, Levels};
 
-/// What compression does.
+/// The status of compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompressionStatus {
-    /// The level that the last pack was planned with; none before the first one, and for those of which nothing is
-    /// compressed.
+    /// The level that was planned for the last pack; none before the first one, and for a pack without compressed
+    /// parts.
     pub level: Option<u8>,
-    /// Bytes of files in packs that were made since the start, before they were encoded.
+    /// Bytes of files in the packs since the start, before encoding.
     pub raw_bytes: u64,
-    /// And after it, with all that packs have beside them.
+    /// And after it, with headers and indexes of the packs.
     pub stored_bytes: u64,
 }
 
-/// All packs of a volume that are on their way.
+/// All packs of a volume in flight.
 #[derive(Debug)]
 pub struct Packs {
     state: Mutex<State>,
@@ -35,7 +35,7 @@ struct State {
 }
 
 impl Packs {
-    /// With so many of them on the link at the same time.
+    /// With at most this many of them on the link at the same time.
     pub fn new(parallel: usize) -> Arc<Packs> {
         let threads = thread::available_parallelism().map_or(1, |threads| threads.get());
         Arc::new(Packs {
@@ -47,12 +47,12 @@ impl Packs {
         })
     }
 
-    /// What compression does now.
+    /// The current status of compression.
     pub fn status(&self) -> CompressionStatus {
         self.state.lock().status
     }
 
-    /// A pack of so many bytes is encoded from now on, whose files are compressed in these ways.
+    /// Begins the encoding of a pack of this many bytes, whose files have these settings.
     pub fn encode(
         self: &Arc<Self>,
         raw_bytes: u64,
@@ -99,7 +99,7 @@ impl Encoding {
         self.level.unwrap_or(Levels::ONE.lowest())
     }
 
-    /// It is encoded, and waits for the link.
+    /// Notes that it is encoded, and waits for the link.
     pub fn done(self, stored_bytes: u64) -> Sending {
         let mut state = self.packs.state.lock();
         let took = self.began.elapsed();
@@ -128,7 +128,7 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// The bucket has it.
+    /// Notes that the bucket has it.
     pub fn arrived(mut self, stored_bytes: u64) {
         self.has_arrived = true;
         let now = self.packs.elapsed();

@@ -1,14 +1,15 @@
-//! Which pack has a frame of a given content, as far as that is known and worth its memory.
+//! Finds the pack that has a frame of a given content, as far as that is known and worth its memory.
 
 use std::collections::HashMap;
 
 use forebay_types::PackId;
 
-/// Frames of a generation. Two of them take 72 MB at most, and know 900 GB of data in frames of 256 KiB.
+/// The most frames of a generation. Two of them take 72 MB at most, and know 900 GB of data in frames of 256 KiB.
 const GENERATION: usize = 1_800_000;
 
-/// Names a pack for the short fingerprint of a frame. A wrong answer costs a look at that pack and a missing one an upload, so
-/// nothing here has to be kept for ever: when there is no more room, what was not asked for longest goes.
+/// Names a pack for the short fingerprint of a frame. A wrong answer costs a look at that pack and a missing one an
+/// upload, so nothing must be kept forever: when there is no more room, the entries that were not asked for longest
+/// are dropped.
 #[derive(Default)]
 pub(super) struct Filter {
     young: HashMap<u64, PackId>,
@@ -16,7 +17,7 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// The pack that was named last.
+    /// The pack that was inserted last.
     pub(super) fn get(&mut self, short: u64) -> Option<PackId> {
         if let Some(pack) = self.young.get(&short) {
             return Some(*pack);
@@ -37,7 +38,7 @@ impl Filter {
         self.young.insert(short, pack);
     }
 
-    /// That pack has no such frame.
+    /// Forgets that this pack may have the frame.
     pub(super) fn forget(&mut self, short: u64, pack: PackId) {
         for generation in [&mut self.young, &mut self.old] {
             if generation.get(&short) == Some(&pack) {
@@ -46,7 +47,7 @@ impl Filter {
         }
     }
 
-    /// Frames that are known; some of them twice.
+    /// Number of known frames; some count twice.
     pub(super) fn len(&self) -> usize {
         self.young.len() + self.old.len()
     }

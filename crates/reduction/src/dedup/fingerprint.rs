@@ -1,4 +1,4 @@
-//! What the bytes of a frame are known by.
+//! Fingerprints: identify the bytes of a frame.
 
 use std::collections::HashMap;
 
@@ -7,24 +7,24 @@ use forebay_pack::{FrameHash, PackKeys};
 
 use super::{Dedup, MIN_SHARED, Sharing};
 
-/// Bytes at the start of a frame that have a CRC32 of their own.
+/// Number of bytes at the start of a frame that have a CRC32 of their own.
 const HEAD: usize = 4096;
 
-/// Of the bytes of a frame.
+/// The fingerprint of the bytes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// Bytes of the frame, before compression.
+    /// Length of the frame in bytes, before compression.
     pub len: u32,
     /// CRC32 of its first 4096 bytes.
     pub head_crc32: u32,
-    /// CRC32 of all.
+    /// CRC32 of all its bytes.
     pub raw_crc32: u32,
-    /// What alone says that the bytes are the same; none where it was not worth computing.
+    /// The only proof that the bytes are the same; none if it was not worth computing.
     pub hash: Option<FrameHash>,
 }
 
 impl Fingerprint {
-    /// All but the hash of bytes that come in order, in pieces of any length.
+    /// The fingerprint, without the hash, of bytes that come in order, in pieces of any length.
     pub fn without_hash<'a>(raw: impl Iterator<Item = &'a [u8]>) -> Fingerprint {
         let (mut head, mut all) = (crc32fast::Hasher::new(), crc32fast::Hasher::new());
         let (mut len, mut head_left) = (0, HEAD);
@@ -36,7 +36,7 @@ impl Fingerprint {
             len += piece.len();
         }
         Fingerprint {
-            // A frame has a block's bytes at most.
+            // A frame is at most as long as a block.
             len: len as u32,
             head_crc32: head.finalize(),
             raw_crc32: all.finalize(),
@@ -44,7 +44,7 @@ impl Fingerprint {
         }
     }
 
-    /// That of a frame in the bucket.
+    /// The fingerprint of a frame in the bucket.
     pub fn of(frame: &KnownFrame) -> Fingerprint {
         Fingerprint {
             len: frame.raw_len,
@@ -54,7 +54,7 @@ impl Fingerprint {
         }
     }
 
-    /// What the filter knows such frames by; none for those that nobody looks for.
+    /// The short fingerprint for the filter; `None` for frames that are never looked up.
     pub fn short(&self, mode: Dedup) -> Option<u64> {
         if u64::from(self.len) < MIN_SHARED {
             return None;
@@ -73,18 +73,18 @@ impl Fingerprint {
         }
     }
 
-    /// Whether the bytes are the same, for certain.
+    /// Whether the bytes are certainly the same.
     pub fn is_same(&self, other: &Fingerprint) -> bool {
         self.hash.is_some() && self.hash == other.hash && self.len == other.len
     }
 }
 
-/// The fingerprints of frames, each given in pieces, with the hashes that somebody will ask for.
+/// The fingerprints of frames, each given in pieces, with the hashes that will be needed.
 pub fn fingerprints(frames: &[Vec<&[u8]>], sharing: &Sharing, keys: &PackKeys) -> Vec<Fingerprint> {
     let pieces =
         |frame: &Vec<&[u8]>| -> Fingerprint { Fingerprint::without_hash(frame.iter().copied()) };
     let mut fingerprints: Vec<Fingerprint> = frames.iter().map(pieces).collect();
-    // How often a short fingerprint comes up among these.
+    // How often each short fingerprint occurs among these.
     let mut times: HashMap<u64, u32> = HashMap::new();
     if sharing.mode == Dedup::Fast {
         for short in fingerprints

@@ -1,4 +1,4 @@
-//! The frames of the packs that were of use last.
+//! The frames of the packs that were used last.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use forebay_meta::record::KnownFrame;
 use forebay_pack::FrameHash;
 use forebay_types::PackId;
 
-/// Frames that are kept, of all packs together: 10 MB or so. More of one pack are not looked at.
+/// How many frames of all packs together are kept: about 10 MB. Further frames of one pack are ignored.
 pub const MAX_FRAMES: usize = 65_536;
 
 /// The frames of a pack, by their content.
@@ -15,7 +15,7 @@ pub type Frames = HashMap<FrameHash, KnownFrame>;
 
 #[derive(Default)]
 pub(super) struct Lists {
-    /// When each was used last, as a number that counts up.
+    /// The last use of each pack, as a number that counts up.
     packs: HashMap<PackId, (u64, Arc<Frames>)>,
     uses: u64,
     frames: usize,

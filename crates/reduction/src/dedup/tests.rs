@@ -1,4 +1,4 @@
-//! Who is found, pinned, kept and let go.
+//! Which packs are found, pinned, kept and released.
 
 use forebay_meta::record::Origin;
 use forebay_pack::FrameHash;
@@ -55,7 +55,7 @@ fn what_is_on_its_way_is_found_by_its_checkpoint_and_later_ones_only() {
         sharing.look(SECOND, &fingerprint(2)),
         Found::Nowhere
     ));
-    // An older checkpoint that brings it as well serves both.
+    // A claim of an older checkpoint serves both.
     sharing.claim(&fingerprint(1), FIRST, PackId(8), &arrival, 4);
     assert!(matches!(
         sharing.look(FIRST, &fingerprint(1)),
@@ -96,7 +96,7 @@ fn nobody_finds_a_pack_that_a_batch_under_way_makes_garbage() {
     let sharing = Sharing::new(Dedup::Full);
     let arrival = Arc::new(Arrival::new());
     sharing.claim(&fingerprint(1), FIRST, PACK, &arrival, 0);
-    // Pins of the checkpoint that is published do not count: what it refers to was counted.
+    // Pins of the checkpoint that is published do not count: its references were counted.
     assert_eq!(sharing.pin(FIRST, PACK), Some(false));
     sharing.dies(PACK, RECORD, Some(FIRST));
     assert!(matches!(
@@ -106,7 +106,7 @@ fn nobody_finds_a_pack_that_a_batch_under_way_makes_garbage() {
     assert_eq!(sharing.pin(SECOND, PACK), None);
     assert_eq!(sharing.kept(PACK), None);
     sharing.committed(&[]);
-    // Also before all of the publication has been noted.
+    // Even before all of the publication has been noted.
     assert!(matches!(
         sharing.look(SECOND, &fingerprint(1)),
         Found::Nowhere

@@ -1,4 +1,4 @@
-//! The planner before simulated threads and links.
+//! The planner with simulated threads and links.
 
 use std::collections::BinaryHeap;
 
@@ -7,8 +7,8 @@ use super::*;
 const MIB: u64 = 1 << 20;
 const RAW: u64 = 8 * MIB;
 
-/// What zstd 1.5.4 takes for a pack of 8 MiB of a source tree in frames of 256 KiB, in milliseconds, and what it leaves of
-/// each 1000 bytes, at levels 1 to 9, on a machine that had other things to do as well.
+/// The time of zstd 1.5.4 for a pack of 8 MiB of a source tree in frames of 256 KiB, in milliseconds, and the
+/// compressed size per 1000 bytes, at levels 1 to 9, on a machine that was busy with other work as well.
 const ZSTD: [(u64, u64); 9] = [
     (52, 246),
     (58, 233),
@@ -25,13 +25,13 @@ const ZSTD: [(u64, u64); 9] = [
 struct Machine {
     threads: usize,
     parallel: usize,
-    /// Bytes a second; none for a link that only takes time to answer.
+    /// Bytes a second; none for a link with only a latency.
     link: Option<u64>,
-    /// What it takes to answer, in milliseconds.
+    /// Latency, in milliseconds.
     answer: u64,
-    /// How many times as long encoding takes because others have the processor.
+    /// How many times as long encoding takes because other work uses the processor.
     busy: u64,
-    /// What the planner is told of the link.
+    /// Whether the planner knows the limit of the link.
     limit_is_known: bool,
 }
 
@@ -61,7 +61,7 @@ impl Outcome {
     }
 }
 
-/// What happens next, earliest first.
+/// The next event, earliest first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Event(std::cmp::Reverse<Duration>, What);
 
@@ -91,7 +91,7 @@ impl Machine {
         };
         let (mut now, mut link_is_free) = (from, from);
         let (mut encoding, mut under_way, mut begun) = (0, 0, 0);
-        // Encoded and not on the link yet: stored bytes.
+        // Stored bytes of packs that are encoded and not on the link yet.
         let mut queue: Vec<u64> = Vec::new();
         let mut on_link = 0;
         let mut events = BinaryHeap::new();
@@ -192,7 +192,7 @@ fn a_limit_in_force_is_known_before_the_first_pack_has_arrived() {
         ..machine
     };
     let measured = measured.run(40, levels(1, 9));
-    // What encoding takes is not known before the first are encoded, one on each thread.
+    // The time of encoding is not known before the first packs are encoded, one on each thread.
     assert_eq!(known.levels[..2], [1, 1]);
     assert!(
         known.levels[2..].iter().all(|level| *level > 3),
@@ -223,7 +223,7 @@ fn between_them_the_level_follows_the_rate_of_the_link() {
     );
 }
 
-/// What a writer feels: how long uploads take altogether.
+/// The effect on a writer: how long all uploads take.
 #[test]
 fn no_link_and_no_machine_is_slower_for_it() {
     for rate in [1, 3, 10, 20, 40, 80, 160, 320, 1000, 4000] {
