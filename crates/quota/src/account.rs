@@ -1,4 +1,4 @@
-//! Accounts: what the volume and each tree hold, and may hold.
+//! Accounts: usage and limits of the volume and of each tree.
 //!
 //! ```text
 //!            reserve, before the record            settle, with the change in memory
@@ -7,10 +7,10 @@
 //!                                      +-- dropped: given back, the change was not made
 //! ```
 //!
-//! Plain numbers that change atomically: who reserves has the room, whatever others do at the same
-//! moment, so that together they never pass a limit, and no lock is taken. What is counted without a
-//! reservation (replay, an operator's changes, a publication that corrects an estimate) may pass it;
-//! then nothing grows until enough has gone.
+//! Plain numbers that change atomically: a reservation guarantees its room, whatever other tasks do at the same
+//! moment, so that all together never exceed a limit, and no lock is taken. Amounts that are counted without a
+//! reservation (replay, an operator's changes, a publication that corrects an estimate) may exceed it; then nothing
+//! grows until enough was removed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,12 +22,12 @@ use forebay_vfs::Error;
 /// No limit.
 pub const UNLIMITED: u64 = u64::MAX;
 
-/// Bytes, in units of 512 a file, and objects.
+/// Bytes, rounded up to units of 512 for each file, and objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Objects.
+    /// Number of objects.
     pub files: u64,
 }
 
@@ -54,7 +54,7 @@ impl Meter {
         self.limit.load(Ordering::Acquire)
     }
 
-    /// Adds `more` if the limit allows it. Nothing more is always allowed, above the limit too.
+    /// Adds `more` if the limit allows it. Zero is always allowed, even above the limit.
     fn take(&self, more: u64) -> bool {
         if more == 0 {
             return true;
@@ -68,7 +68,7 @@ impl Meter {
         taken.is_ok()
     }
 
-    /// What counted as `from` counts as `to` now.
+    /// Replaces a count of `from` by a count of `to`.
     fn shift(&self, from: u64, to: u64) {
         if from == to {
             return;
@@ -77,7 +77,7 @@ impl Meter {
             Some(more) => used.saturating_add(more),
             None => taken("an account of a quota", used, from - to),
         };
-        // The closure always gives a number.
+        // The closure always returns a number.
         let _ = self
             .used
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |used| {
@@ -86,15 +86,15 @@ impl Meter {
     }
 }
 
-/// What the volume or one tree holds, and may hold.
+/// Usage and limit of the volume or of one tree.
 #[derive(Debug)]
 pub struct Account {
     /// The root of the tree; none for the volume.
     root: Option<Inode>,
     bytes: Meter,
     files: Meter,
-    /// Number of the last checkpoint in which more may have been counted than there is; 0 for none.
-    /// When it is published, that is over.
+    /// Number of the last checkpoint in which too much may have been counted; 0 for none. Its publication corrects
+    /// that.
     loose: AtomicU64,
 }
 
@@ -109,7 +109,7 @@ impl Account {
         }
     }
 
-    /// What is used, with what is reserved.
+    /// The usage, including reservations.
     pub fn used(&self) -> Amount {
         Amount {
             bytes: self.bytes.used(),
@@ -125,7 +125,7 @@ impl Account {
         }
     }
 
-    /// Changes the limit. What is used already stays.
+    /// Changes the limit. The usage stays.
     pub fn set_limit(&self, limit: Amount) {
         self.bytes.limit.store(limit.bytes, Ordering::Release);
         self.files.limit.store(limit.files, Ordering::Release);
@@ -148,7 +148,7 @@ impl Account {
     }
 }
 
-/// Room that a change has, until it is [settled](Charge::settle) or was not made.
+/// Room for a change. It is given back when dropped, unless the change was [settled](Charge::settle).
 #[derive(Debug)]
 pub struct Reservation {
     accounts: Accounted,
@@ -161,7 +161,7 @@ impl Drop for Reservation {
     }
 }
 
-/// The accounts that an object counts in.
+/// The accounts in which an object counts.
 #[derive(Clone, Debug)]
 struct Accounted {
     volume: Arc<Account>,
@@ -177,7 +177,7 @@ impl Accounted {
     }
 }
 
-/// What one object counts, and where. Kept under the object's lock.
+/// The amount that one object counts, and its accounts. Kept under the object's lock.
 #[derive(Debug)]
 pub struct Charge {
     accounts: Accounted,
@@ -185,7 +185,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Of an object whose `amount` is in the accounts already.
+    /// The charge of an object whose `amount` is in the accounts already.
     pub fn counted(volume: Arc<Account>, tree: Option<Arc<Account>>, amount: Amount) -> Charge {
         Charge {
             accounts: Accounted { volume, tree },
@@ -193,7 +193,7 @@ impl Charge {
         }
     }
 
-    /// Of an object that will be in the same tree and counts nothing yet.
+    /// The charge of an object that will be in the same tree and counts nothing yet.
     pub fn of_child(&self) -> Charge {
         Charge {
             accounts: self.accounts.clone(),
@@ -211,7 +211,7 @@ impl Charge {
         self.accounts.tree.as_ref().and_then(|tree| tree.root)
     }
 
-    /// Makes sure of room for the object to count `to`, and gives nothing back if that is less.
+    /// Reserves room for the object to count `to`; gives nothing back if that is less.
     ///
     /// # Errors
     ///
@@ -237,20 +237,20 @@ impl Charge {
         })
     }
 
-    /// The object counts `to` from now on; what was reserved for it is part of that.
+    /// Counts `to` for the object from now on, which includes its reservation.
     pub fn settle(&mut self, to: Amount, reserved: Option<Reservation>) {
         let mut from = self.amount;
         if let Some(mut reserved) = reserved {
             from.bytes += reserved.growth.bytes;
             from.files += reserved.growth.files;
-            // Nothing is left to be given back.
+            // The reservation has nothing left to give back.
             reserved.growth = Amount::default();
         }
         self.accounts.shift(from, to);
         self.amount = to;
     }
 
-    /// The object counts in another tree, or in none, from now on.
+    /// Counts the object in another tree, or in none, from now on.
     pub fn move_to(&mut self, tree: Option<Arc<Account>>) {
         if let Some(old) = &self.accounts.tree {
             old.shift(self.amount, Amount::default());
@@ -261,14 +261,14 @@ impl Charge {
         self.accounts.tree = tree;
     }
 
-    /// Notes that more may be counted than there is, until the open checkpoint is published.
+    /// Notes that too much may be counted until the open checkpoint is published.
     pub fn loosen(&self, open: CheckpointId) {
         for account in self.accounts() {
             account.loose.fetch_max(open.0, Ordering::AcqRel);
         }
     }
 
-    /// Whether more may be counted than there is, when everything up to `published` is published.
+    /// Whether too much may still be counted when the checkpoints up to `published` are published.
     pub fn is_loose(&self, published: CheckpointId) -> bool {
         self.accounts()
             .any(|account| account.loose.load(Ordering::Acquire) > published.0)

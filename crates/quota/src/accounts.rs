@@ -13,24 +13,24 @@ use tokio::sync::futures::Notified;
 use crate::account::{Account, Amount, Charge, UNLIMITED};
 use crate::ledger::Ledger;
 
-/// Records that are read at a time when accounts are made.
+/// How many records are read at a time when accounts are loaded.
 const RECORDS_PER_SCAN: usize = 1024;
 
 /// The accounts of a volume.
 pub struct Accounts {
     volume: Arc<Account>,
     trees: RwLock<HashMap<Inode, Arc<Account>>>,
-    /// What the bucket counts for each tree. Only the publisher changes it.
+    /// The published counts of each tree. Only the publisher changes them.
     published: Mutex<BTreeMap<Inode, Amount>>,
     /// Trees whose objects do not all count where they should yet.
     unsettled: Mutex<BTreeSet<Inode>>,
     wake: Notify,
-    /// Held while a quota is changed, from the look at it to the change.
+    /// Held during a change of a quota, from the look at it to the change.
     pub changing: tokio::sync::Mutex<()>,
 }
 
 impl Accounts {
-    /// The accounts as the bucket has them, under the volume's `limit`.
+    /// Loads the published accounts, under the volume's `limit`.
     pub async fn load(
         catalog: &Catalog,
         state: &VolumeState,
@@ -65,8 +65,7 @@ impl Accounts {
         Ok(accounts)
     }
 
-    /// Sets the limits as overlay and store have them: when the bucket was read, and when the log
-    /// was replayed over it.
+    /// Sets the limits from overlay and store: after the bucket was read, and after the log was replayed over it.
     pub async fn read_limits(&self, catalog: &Catalog) -> Result<(), StoreError> {
         let quotas = scan_all::<QuotaRecord>(catalog, KeyRange::quotas()).await?;
         for account in self.trees.read().values() {
@@ -80,7 +79,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// The limits of a tree are these from now on.
+    /// Sets the limits of a tree.
     pub fn set(&self, root: Inode, quota: &QuotaRecord) {
         self.tree(root).set_limit(Amount {
             bytes: quota.limit_bytes,
@@ -95,17 +94,17 @@ impl Accounts {
         }
     }
 
-    /// A tree whose objects do not all count where they should; none if there is none.
+    /// A tree whose objects do not all count where they should; `None` if there is none.
     pub fn next_unsettled(&self) -> Option<Inode> {
         self.unsettled.lock().first().copied()
     }
 
-    /// Returns when there may be one more.
+    /// Returns when there may be another one.
     pub fn unsettled_changed(&self) -> Notified<'_> {
         self.wake.notified()
     }
 
-    /// All objects of this tree count where they should.
+    /// Notes that all objects of this tree count where they should.
     pub fn settled(&self, root: Inode) {
         self.unsettled.lock().remove(&root);
     }
@@ -115,7 +114,7 @@ impl Accounts {
         &self.volume
     }
 
-    /// The account of a tree, also of one that is not known yet.
+    /// The account of a tree; a new one if the tree is not known yet.
     pub fn tree(&self, root: Inode) -> Arc<Account> {
         if let Some(account) = self.trees.read().get(&root) {
             return account.clone();
@@ -124,7 +123,7 @@ impl Accounts {
         self.trees.write().entry(root).or_insert_with(new).clone()
     }
 
-    /// The charge of an object that the accounts hold already, as the bucket has it.
+    /// The charge of an object that the accounts hold already, from its published record.
     pub fn charge(&self, record: &InodeRecord) -> Charge {
         let amount = Amount {
             bytes: record.charged_bytes(),
@@ -134,20 +133,20 @@ impl Accounts {
         Charge::counted(self.volume.clone(), tree, amount)
     }
 
-    /// The charge of an object that is about to be made.
+    /// The charge of an object that will be made.
     pub fn new_charge(&self, record: &InodeRecord) -> Charge {
         let tree = record.tree.map(|root| self.tree(root));
         Charge::counted(self.volume.clone(), tree, Amount::default())
     }
 
-    /// Adds what `ledger` says to a batch, and gives the volume's state after it.
+    /// Adds the changes of `ledger` to a batch, and returns the volume's state after it.
     pub fn enter(&self, ledger: &Ledger, batch: &mut Batch, state: VolumeState) -> VolumeState {
         let published = self.published.lock();
         for (&root, difference) in &ledger.trees {
             let before = published.get(&root).copied().unwrap_or_default();
             let after = difference.after(before);
             if after.files == 0 {
-                // The last of its objects takes the tree along: nothing can come to it any more.
+                // The tree ends with the last of its objects: nothing can be added to it any more.
                 batch.delete(&Key::Usage(root));
                 batch.delete(&Key::Quota(root));
                 continue;
@@ -170,7 +169,7 @@ impl Accounts {
         }
     }
 
-    /// The batch that [`enter`](Accounts::enter) added to is in the bucket.
+    /// Notes that the batch to which [`enter`](Accounts::enter) added is in the bucket.
     pub fn entered(&self, ledger: &Ledger) {
         let mut published = self.published.lock();
         for (&root, difference) in &ledger.trees {
@@ -182,7 +181,7 @@ impl Accounts {
             }
             published.remove(&root);
             let mut trees = self.trees.write();
-            // Not if it has become a tree again since.
+            // Unless it has become a tree again since.
             let unused = |account: &Arc<Account>| {
                 Arc::strong_count(account) == 1 && account.used().files == 0
             };
@@ -193,7 +192,7 @@ impl Accounts {
     }
 }
 
-/// The quota of a tree that is to go: without limits, until nothing counts there.
+/// The quota of a tree that will end: without limits, until nothing counts in it.
 pub const LEAVING: QuotaRecord = QuotaRecord {
     limit_bytes: UNLIMITED,
     limit_files: UNLIMITED,
@@ -206,7 +205,7 @@ pub const NO_LIMIT: Amount = Amount {
     files: UNLIMITED,
 };
 
-/// Counts the bytes of all files, for a volume that was last written by a version that did not.
+/// Counts the bytes of all files, for a volume that was last written by a version that did not count them.
 async fn count(catalog: &Catalog) -> Result<u64, StoreError> {
     let mut bytes: u64 = 0;
     let mut range = KeyRange::inodes();
@@ -226,7 +225,7 @@ async fn count(catalog: &Catalog) -> Result<u64, StoreError> {
     }
 }
 
-/// All records of a range that holds few.
+/// All records of a range with few records.
 pub async fn scan_all<R: forebay_meta::Record>(
     catalog: &Catalog,
     mut range: KeyRange,

@@ -1,8 +1,8 @@
-//! What a checkpoint does to the usage that the bucket counts.
+//! The changes of a checkpoint to the published usage.
 //!
-//! Live accounts run ahead of the bucket. Each node knows its [`Share`]: what the bucket's counts hold
-//! for it. A publication replaces the shares of the objects that changed, and writes the sums in the same
-//! batch as the objects themselves: so the counts in the bucket are those of exactly the published LSN.
+//! Live accounts are ahead of the bucket. Each node knows its [`Share`] of the published counts. A publication
+//! replaces the shares of the objects that changed, and writes the sums in the same batch as the objects themselves:
+//! so the counts in the bucket are those of exactly the published LSN.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use forebay_types::Inode;
 
 use super::account::Amount;
 
-/// What an object counts in the bucket, and in which tree.
+/// The published count of an object, and its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     tree: Option<Inode>,
@@ -19,7 +19,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Of an object that the bucket has as `record`.
+    /// The share of an object with the published `record`.
     pub fn of(record: &InodeRecord) -> Share {
         Share {
             tree: record.tree,
@@ -42,7 +42,7 @@ impl Difference {
         self.files += sign;
     }
 
-    /// The amount after this. What cannot be is cut off.
+    /// The amount after this difference, clamped to the possible range.
     pub fn after(self, before: Amount) -> Amount {
         let sum = |before: u64, difference: i128| {
             let sum = (i128::from(before) + difference).clamp(0, i128::from(u64::MAX));
@@ -55,17 +55,17 @@ impl Difference {
     }
 }
 
-/// What a batch changes in the counts of the volume and of trees.
+/// The changes of a batch to the counts of the volume and of trees.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Of the volume.
+    /// The change of the volume.
     pub volume: Difference,
-    /// Of each tree, by its root.
+    /// The change of each tree, by its root.
     pub trees: BTreeMap<Inode, Difference>,
 }
 
 impl Ledger {
-    /// An object counted `before` in the bucket and counts `after` from this batch on.
+    /// Replaces an object's published share `before` by `after`.
     pub fn replace(&mut self, before: Option<Share>, after: Option<Share>) {
         if before == after {
             return;

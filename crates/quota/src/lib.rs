@@ -1,4 +1,4 @@
-//! Forebay: quotas, the accounts of the volume and of directory trees.
+//! Quotas of Forebay: the accounts of the volume and of directory trees.
 //!
 //! A tree is a directory with a quota and everything below it, down to directories with a quota of
 //! their own. Each object counts in one tree or in none, and always in the volume. Its record names the
@@ -11,8 +11,8 @@
 //!   accounts   all of a volume                      accounts.rs
 //! ```
 //!
-//! Counted is the attribute `used` of regular files, so that `df` and `du` agree: bytes
-//! that were written, not holes. Directories, links and special files count as objects only.
+//! The counted bytes are the attribute `used` of regular files, so that `df` and `du` agree: bytes that were written,
+//! not holes. Directories, links and special files count as objects only.
 
 #![forbid(unsafe_code)]
 
