@@ -1,4 +1,4 @@
-//! Where frames lie in packs.
+//! The addresses of frames in packs.
 
 use forebay_meta::FrameAddress;
 use forebay_types::PackId;

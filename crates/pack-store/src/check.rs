@@ -1,4 +1,4 @@
-//! Pieces of packs for those who check packs, and frames of the tiers for the healer: no reader waits for them.
+//! Pieces of packs for the tasks that check packs, and frames of the tiers for the healer: no reader waits for them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::fetched::Fetched;
 use crate::runs::Stored;
 use crate::store::PackStore;
 
-/// Why bytes of a pack cannot be had.
+/// Why bytes of a pack are not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoPiece {
     /// The bucket does not answer; it may later.
@@ -21,19 +21,19 @@ pub enum NoPiece {
     Missing,
     /// The pack ends before them.
     CutOff {
-        /// Bytes that it has.
+        /// Length of the pack.
         len: u64,
     },
 }
 
 impl PackStore {
-    /// Whether others fetch frames or put packs at this moment.
+    /// Whether other tasks fetch frames or put packs at this moment.
     pub fn is_busy(&self) -> bool {
         self.fetches.available_permits() < self.fetch_places
             || self.puts.available_permits() < self.put_places
     }
 
-    /// Bytes of a pack, not verified, past the turns of readers and the disk cache.
+    /// Bytes of a pack, not verified. Takes no turn of readers, and ignores the disk cache.
     pub async fn piece(&self, pack: PackId, range: Range<u64>) -> Result<Bytes, NoPiece> {
         let location = self.location(pack);
         let why = match self.store.get_range(&location, range.clone()).await {
@@ -42,7 +42,7 @@ impl PackStore {
             Err(object_store::Error::NotFound { .. }) => return Err(NoPiece::Missing),
             Err(error) => error.to_string(),
         };
-        // Stores differ in what they say of a range that is not there.
+        // Stores report a range beyond the end differently.
         match self.store.head(&location).await {
             Ok(object) if object.size < range.end => Err(NoPiece::CutOff { len: object.size }),
             Err(object_store::Error::NotFound { .. }) => Err(NoPiece::Missing),
@@ -50,7 +50,7 @@ impl PackStore {
         }
     }
 
-    /// A frame that a tier has, verified.
+    /// A frame from a tier, verified; `None` if no tier has it.
     pub async fn kept_in_tiers(
         &self,
         block: BlockKey,

@@ -1,4 +1,4 @@
-//! The local disk cache: frames from the bucket, as the bucket has them, on the gateway's own disk.
+//! The local disk cache: frames from the bucket, in their stored form, on the gateway's local disk.
 //!
 //! ```text
 //!   reader --miss in memory--> disk cache --hit--> verify --------------------------> block buffer
@@ -9,20 +9,19 @@
 //!                              disk cache <--- as it came, in the background -+
 //! ```
 //!
-//! A pack never changes and its number is never given again, so that what is kept cannot become wrong; what
-//! nobody refers to any more goes when its place is needed. The bytes are those of the bucket: compressed, and
-//! sealed where the volume is. They are checked as if they came from the bucket, by the CRC of the block map
-//! and all else that a frame says of itself, whatever the library below has checked.
+//! A pack never changes and its number is never assigned again, so a kept frame cannot become wrong; frames to which
+//! nothing refers any more are dropped when their space is needed. The bytes are those of the bucket: compressed, and
+//! sealed if the volume is. They are verified as if they came from the bucket, by the CRC of the block map and
+//! everything else in the frame, whatever the library below has checked.
 //!
-//! What is written goes by the way of readers only: an upload does not write its data to the local disk a second
-//! time, beside the log.
+//! Only reads fill the cache: an upload does not write its data to the local disk a second time, beside the log.
 //!
-//! The cache may be lost at any moment. So nothing in it is flushed, nobody waits for its writes, and a
-//! disk that fails costs a warning: it is not used any more until the next start. All of its space is taken
-//! when it is opened, so that it never competes with the log for the last bytes of a disk.
+//! The cache may be lost at any moment. So nothing in it is flushed, no task waits for its writes, and a disk that
+//! fails costs a warning: it is not used any more until the next start. All of its space is allocated when it is
+//! opened, so that it never competes with the log for the last bytes of a disk.
 //!
-//! The files are [`FrameCache`]'s, which waits for the disk. Here is what keeps others from waiting: reads on threads for
-//! that, and one thread that writes what is put.
+//! [`FrameCache`] manages the files, and blocks on the disk. This module keeps callers from blocking: reads run on
+//! threads for blocking work, and one thread writes.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -42,35 +41,35 @@ use parking_lot::Mutex;
 
 use crate::tier::Tier;
 
-/// Bytes of frames that wait for the disk, at most; while there are as many, others are not kept.
+/// The most bytes of frames that wait for the disk; beyond it, further frames are not kept.
 const MAX_WAITING: u64 = 32 << 20;
-/// Bytes that are written at once, but for the last frame of them.
+/// The most bytes that are written at once, not counting the last frame of them.
 const BATCH: u64 = 4 << 20;
 
-/// What the disk cache did since the start.
+/// Counts of the disk cache since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskCacheStatus {
-    /// Bytes of disk that it has.
+    /// Bytes of disk space.
     pub limit_bytes: u64,
-    /// Frames that were read from it.
+    /// Number of frames that were read from it.
     pub hits: u64,
-    /// Frames that it did not have.
+    /// Number of frames that it did not have.
     pub misses: u64,
-    /// Frames that were damaged in it, and fetched from the bucket instead.
+    /// Number of frames that were damaged in it, and fetched from the bucket instead.
     pub damaged: u64,
     /// Whether its disk failed, so that it is not used any more.
     pub failed: bool,
 }
 
-/// What readers and the thread that writes share.
+/// The state that readers and the writing thread share.
 #[derive(Debug)]
 struct Shared {
     frames: FrameCache,
     folder: PathBuf,
-    /// Bytes on their way to the disk.
+    /// Bytes that wait to be written.
     waiting: AtomicU64,
     failed: AtomicBool,
-    /// What waits is for nobody any more.
+    /// Waiting frames need not be written any more.
     abandoned: AtomicBool,
 }
 
@@ -84,15 +83,15 @@ pub struct DiskCache {
     damaged: AtomicU64,
 }
 
-/// The thread that writes. It ends when nobody can send any more.
+/// The writing thread. It ends when its last sender is dropped.
 struct Writer {
     frames: Sender<(FrameKey, Bytes)>,
     thread: JoinHandle<()>,
 }
 
 impl DiskCache {
-    /// Opens the cache in `folder`, which is its own, with what it held before if it had the same size. Takes
-    /// all of its space: `limit_bytes`, from [`MIN_DISK_CACHE`] to [`MAX_DISK_CACHE`].
+    /// Opens the cache in `folder`, which is its own, with its earlier content if it had the same size. Allocates all
+    /// of its space: `limit_bytes`, from [`MIN_DISK_CACHE`] to [`MAX_DISK_CACHE`].
     pub async fn open(
         folder: &Path,
         limit_bytes: u64,
@@ -127,7 +126,7 @@ impl DiskCache {
         })
     }
 
-    /// Waits until what was put is in its files. Nothing is kept after that.
+    /// Waits until all frames that were put are in its files. Nothing is kept after that.
     pub async fn close(&self) {
         let Some(writer) = self.writer.lock().take() else {
             return;
@@ -145,7 +144,7 @@ impl DiskCache {
         }
     }
 
-    /// What the cache did since the start.
+    /// The counts of the cache since the start.
     pub fn status(&self) -> DiskCacheStatus {
         DiskCacheStatus {
             limit_bytes: self.limit_bytes,
@@ -159,7 +158,7 @@ impl DiskCache {
 
 #[async_trait]
 impl Tier for DiskCache {
-    /// The frame, as the bucket has it, if it is here. Not verified.
+    /// The frame in its stored form, if it is cached. Not verified.
     async fn get(&self, key: FrameKey) -> Option<Bytes> {
         if self.shared.failed.load(Ordering::Relaxed) {
             return None;
@@ -185,12 +184,12 @@ impl Tier for DiskCache {
         }
     }
 
-    /// Notes that what was given for `key` was the frame.
+    /// Notes that the bytes returned for `key` were those of the frame.
     fn was_right(&self) {
         self.hits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that what was given for `key` was something else; it is forgotten.
+    /// Notes that the bytes returned for `key` were not those of the frame, and forgets them.
     fn was_damaged(&self, key: FrameKey, why: &(dyn Display + Sync)) {
         self.damaged.fetch_add(1, Ordering::Relaxed);
         let check = if self.shared.frames.forget(key) {
@@ -204,8 +203,8 @@ impl Tier for DiskCache {
         );
     }
 
-    /// Keeps a frame that came from the bucket and was found right. While the disk does not keep up, some are
-    /// not kept.
+    /// Keeps a frame that came from the bucket and was verified. While the disk does not keep up, some frames are not
+    /// kept.
     fn put(&self, key: FrameKey, stored: Bytes) {
         let shared = &*self.shared;
         let bytes = stored.len() as u64;
@@ -227,7 +226,7 @@ impl Tier for DiskCache {
 }
 
 impl Drop for DiskCache {
-    /// Who opens the same files next finds nobody writing to them.
+    /// Stops the writing, so that a later opening of the same files finds no writer.
     fn drop(&mut self) {
         self.shared.abandoned.store(true, Ordering::Relaxed);
         if let Some(writer) = self.writer.get_mut().take() {
@@ -246,7 +245,7 @@ impl Writer {
 }
 
 impl Shared {
-    /// Writes what comes until nothing can come any more.
+    /// Writes frames until all senders are dropped.
     fn write(&self, frames: &Receiver<(FrameKey, Bytes)>, random: &dyn Randomness) {
         while let Ok(first) = frames.recv() {
             let mut bytes = first.1.len() as u64;
@@ -277,7 +276,7 @@ impl Shared {
     }
 }
 
-/// Opens the files in a folder of their own, which is gone if that fails: it takes no space then.
+/// Opens the files in a folder of their own, which is removed if that fails: then it takes no space.
 fn open_frames(folder: &Path, shape: Shape) -> io::Result<FrameCache> {
     let files = only_folder(folder, &format!("regions-{shape}"))?;
     FrameCache::open(&files, shape).inspect_err(|_| {
@@ -315,7 +314,7 @@ mod tests {
             offset,
         };
         let frame = Bytes::from(vec![7; 1000]);
-        // As if the disk had so much to write still.
+        // As if the disk still had this much to write.
         let shared = Arc::clone(&cache.shared);
         shared.waiting.store(MAX_WAITING - 999, Ordering::Relaxed);
         cache.put(key(1), frame.clone());

@@ -1,4 +1,4 @@
-//! A frame in memory, and why there is none.
+//! A fetched frame in memory, and the reasons why there is none.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -8,29 +8,29 @@ use forebay_meta::FrameAddress;
 use forebay_pack::Frame;
 use forebay_types::ByteRange;
 
-/// Why the bytes of a frame cannot be had.
+/// Why the bytes of a frame are not available.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FetchError {
     /// The bucket does not answer; it may later.
     #[error("{0}")]
     Unavailable(String),
-    /// What the bucket holds is not what was written there.
+    /// The bytes in the bucket are not those that were written.
     #[error("{0}")]
     Damaged(String),
 }
 
-/// A frame that was fetched. Its memory is counted for as long as somebody has it.
+/// A fetched frame. Its memory is counted until it is dropped.
 #[derive(Debug)]
 pub struct Fetched {
     frame: Frame,
-    /// Its bytes for block buffers to keep; none if they must copy them.
+    /// Its bytes in memory that block buffers may keep; none if they must copy them.
     arrived: Option<Arrived>,
     _lease: Option<Lease>,
 }
 
 impl Fetched {
-    /// A frame, and what was leased to fetch it, less what is over now. `arrived` is the memory in which it came, if
-    /// block buffers may keep that.
+    /// A frame with the lease for its fetch, of which the excess is given back. `arrived` is the memory in which it
+    /// came, if block buffers may keep that.
     pub(crate) fn new(
         frame: Frame,
         arrived: Option<&Arrived>,
@@ -52,19 +52,19 @@ impl Fetched {
         })
     }
 
-    /// The bytes of a range of the block in whose map `address` stands, which must be that of this frame.
+    /// The bytes of a range of the block whose map contains `address`, which must be the address of this frame.
     pub fn part(&self, address: &FrameAddress, range: ByteRange) -> Option<&[u8]> {
         self.frame.data.get(place(address, range)?)
     }
 
-    /// The same for block buffers to keep, if they may.
+    /// The same in memory that block buffers keep, if they may.
     pub fn part_to_keep(&self, address: &FrameAddress, range: ByteRange) -> Option<Arrived> {
         let arrived = self.arrived.as_ref()?;
         let place = place(address, range)?;
         (place.end <= arrived.bytes().len()).then(|| arrived.slice(place))
     }
 
-    /// Bytes of memory that block buffers have more when they keep of it what they may.
+    /// The additional memory of block buffers that keep as much of it as they may.
     pub fn needs(&self) -> u64 {
         match &self.arrived {
             Some(arrived) if arrived.is_counted() => 0,
@@ -74,7 +74,7 @@ impl Fetched {
     }
 }
 
-/// Where a range of a block lies in the frame at `address` in that block's map.
+/// The position of a block's range in the frame at `address` in that block's map.
 fn place(address: &FrameAddress, range: ByteRange) -> Option<Range<usize>> {
     let start = range.start.checked_sub(u64::from(address.raw_start))? as usize;
     Some(start..start + range.len() as usize)

@@ -1,4 +1,4 @@
-//! Forebay: frames of packs, by their addresses, through tiers.
+//! The pack store of Forebay: reads frames of packs by their addresses, through tiers.
 //!
 //! ```text
 //!   reader -> single flight -> tiers: disk -> bucket
@@ -6,8 +6,9 @@
 //!             frame for all       is kept by those before it
 //! ```
 //!
-//! Each frame is verified against its address, whichever tier it comes from. Fetches are limited in number: readers that
-//! wait come first, then those that read ahead. Uploads put their packs here, and the scrub reads packs piece by piece.
+//! Each frame is verified against its address, whichever tier it comes from. The number of fetches is limited:
+//! readers that wait come first, then reading ahead. Uploads put their packs here, and the scrub reads packs piece by
+//! piece.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Runs: frames that are wanted together and lie one behind the other in a pack, and the table of those that are being fetched.
+//! Runs: frames that are wanted together and adjoin in a pack, and the table of the frames that are being fetched.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use tokio::sync::OnceCell;
 
 use crate::fetched::{FetchError, Fetched};
 
-/// Longest run, in bytes as they are stored: all of a block, raw.
+/// The longest run, in stored bytes: a whole block, uncompressed.
 const MAX_RUN_BYTES: u64 = BLOCK_SIZE + (64 << 10);
 
-/// What was asked for, by pack and place in it.
+/// Runs that are being fetched, by pack and offset of each of their frames.
 pub(crate) type Fetching = HashMap<(PackId, u32), Arc<Run>>;
 
-/// What came of the fetch of a frame.
+/// The result of fetching a frame.
 pub type Outcome = Result<Arc<Fetched>, FetchError>;
 
-/// A frame as its pack knows it, whichever blocks share it.
+/// A frame as its pack identifies it, whichever blocks share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Where it lies in its pack, and its checksum.
+    /// Its address in the pack, and its checksum.
     pub reference: FrameRef,
-    /// What it was written for.
+    /// The block that it was written for.
     pub block: BlockKey,
 }
 
@@ -50,22 +50,22 @@ impl Stored {
     }
 }
 
-/// Frames that somebody wants together and that lie one behind the other in a pack.
+/// Frames that are wanted together and adjoin in a pack.
 #[derive(Debug)]
 pub(crate) struct Run {
     /// At least one.
     pub(crate) frames: Vec<Stored>,
-    /// What came of each, once all are there.
+    /// The result for each frame, once all are fetched.
     pub(crate) outcomes: OnceCell<Vec<Outcome>>,
 }
 
-/// Whether `next` lies right behind `last`.
+/// Whether `next` begins at the end of `last`.
 fn follows(last: &FrameRef, next: &FrameRef) -> bool {
     last.pack == next.pack && last.stored_range().end == u64::from(next.offset)
 }
 
-/// Puts those of the frames that nobody has asked for into the table, as runs: a run ends where the next frame lies
-/// elsewhere, or was asked for by others.
+/// Adds those of the frames that are not being fetched yet to the table, as runs: a run ends where the next frame
+/// does not adjoin, or is being fetched already.
 pub(crate) fn ask(frames: &[Stored], fetching: &mut Fetching) {
     let mut runs: Vec<Vec<Stored>> = Vec::new();
     let mut stored = 0;

@@ -1,8 +1,8 @@
-//! Frames that lie one behind the other: one GET for all of them, and one however many ask.
+//! Single flight: one GET for adjoining frames, and only one however many readers ask.
 //!
-//! Small writes make small frames, and those of one checkpoint and one block lie beside one another in a pack, as do
-//! the frames of a large write. Each that is asked for is in the table of what is being fetched, by itself or as a part
-//! of its run; who asks for it meanwhile waits for that run.
+//! Small writes make small frames, and those of one checkpoint and one block adjoin in a pack, as do the frames of a
+//! large write. Each requested frame is in the table of frames being fetched, by itself or as a part of its run; a
+//! reader that asks for it meanwhile waits for that run.
 
 use std::collections::hash_map::Entry;
 use std::ops::Range;
@@ -21,15 +21,15 @@ use crate::fetched::{FetchError, Fetched};
 use crate::runs::{Outcome, Run, Stored, ask};
 use crate::store::{ATTEMPTS, PackStore};
 
-/// Buffers that HTTP clients read into are not larger; longer bodies are put together in memory of their own.
+/// The largest buffer into which HTTP clients read; longer bodies are assembled in memory of their own.
 const MAX_CLIENT_BUFFER: usize = 512 << 10;
 
-/// A run, and who waits for which of its frames. Dropped, it waits no more.
+/// A reader's share in a run: the frames that it waits for. Dropping it ends the wait.
 pub struct Share<'a> {
     packs: &'a PackStore,
-    /// Only its drop takes it.
+    /// Taken only by its drop.
     run: Option<Arc<Run>>,
-    /// Which of those that were asked for is which of the run.
+    /// Pairs of an index among the requested frames and an index in the run.
     wanted: Vec<(usize, usize)>,
 }
 
@@ -42,8 +42,8 @@ fn tier_key(frame: &FrameRef) -> FrameKey {
 }
 
 impl PackStore {
-    /// A share in each run that has frames of these, which the map of `block` names, none of them twice. What others fetch
-    /// already is not fetched again.
+    /// Shares in all runs that have some of these frames, which the map of `block` names, each frame once. Frames
+    /// that other readers fetch already are not fetched again.
     pub fn share(&self, block: BlockKey, addresses: &[FrameAddress]) -> Vec<Share<'_>> {
         let named = addresses.iter().map(|address| Stored::new(block, address));
         let named: Vec<Stored> = named.collect();
@@ -73,7 +73,7 @@ impl PackStore {
         shares
     }
 
-    /// Every frame of a run: from a tier, or else with one GET from the first to the last that is not there.
+    /// Every frame of a run: from a tier, or else with one GET from the first to the last missing one.
     async fn get(
         &self,
         run: &Run,
@@ -108,7 +108,7 @@ impl PackStore {
         Ok(outcomes.collect())
     }
 
-    /// A frame from the first tier that has it, verified. The tiers before that one keep it.
+    /// A frame from the first tier that has it, verified. The tiers before that one get a copy.
     pub(crate) async fn look_in_tiers(
         &self,
         frame: &Stored,
@@ -132,7 +132,7 @@ impl PackStore {
         None
     }
 
-    /// Has the first `count` tiers keep a frame.
+    /// Puts a frame into the first `count` tiers.
     fn keep(&self, key: FrameKey, stored: &Bytes, count: usize) {
         for tier in self.tiers.iter().take(count) {
             tier.put(key, stored.clone());
@@ -150,10 +150,10 @@ impl PackStore {
             .collect()
     }
 
-    /// Bytes of a pack, in memory of their own as far as that is not much more than they are.
+    /// Bytes of a pack, in memory that is not much larger than they are.
     async fn get_range(&self, location: &Path, range: Range<u64>) -> Result<Bytes, FetchError> {
         let got = self.part_of_object(location, range).await?;
-        // A short body may be a part of a client's buffer for what it reads, which it would keep.
+        // A short body may be a part of a client's read buffer, and would keep the whole buffer.
         let is_part = got.len() < MAX_CLIENT_BUFFER && !got.is_unique();
         Ok(if is_part {
             Bytes::copy_from_slice(&got)
@@ -162,7 +162,7 @@ impl PackStore {
         })
     }
 
-    /// Frames that lie one behind the other, at least one, with one GET; what arrives damaged is fetched again.
+    /// Fetches adjoining frames, at least one, with one GET; fetches again if they arrive damaged.
     async fn ask_bucket(
         &self,
         frames: &[Stored],
@@ -176,7 +176,7 @@ impl PackStore {
         let range = first.stored_range().start..last.stored_range().end;
         let mut attempt = 1;
         loop {
-            // What arrived damaged is asked for by itself.
+            // Frames that arrived damaged are fetched without a window.
             let window = match attempt {
                 1 => self.windows.of(first.pack, &range),
                 _ => None,
@@ -184,7 +184,7 @@ impl PackStore {
             let (got, leases) = match &window {
                 None => {
                     let _permit = self.fetches.acquire().await;
-                    // Not before it is this one's turn: who waits for that takes no memory.
+                    // Only after the permit: a fetch that waits for its turn takes no memory.
                     let leases = self.leases(frames, &lease);
                     (self.get_range(&location, range.clone()).await?, leases)
                 }
@@ -197,7 +197,7 @@ impl PackStore {
                     (got.await?, self.leases(frames, &lease))
                 }
             };
-            // What a window has is not for one of its files to keep.
+            // The memory of a window must not be kept for one of its files.
             let arrived = window.is_none().then(|| Arrived::new(got.clone()));
             let mut again = false;
             let mut outcomes = Vec::with_capacity(frames.len());
@@ -234,7 +234,7 @@ impl PackStore {
     }
 }
 
-/// So much of what came, from `from` on; less where less came.
+/// A part of the bytes that came, from `from` on; shorter if fewer came.
 fn part(got: &Bytes, from: u32, len: u32) -> Bytes {
     let from = got.len().min(from as usize);
     let end = got.len().min(from + len as usize);
@@ -242,9 +242,9 @@ fn part(got: &Bytes, from: u32, len: u32) -> Bytes {
 }
 
 impl Share<'_> {
-    /// What came of the frames that were asked for, by their places among those. Whoever asks first makes the GET; he is
-    /// asked for the memory, so many bytes for each frame, just before, and may give none if he has it already, for the
-    /// frames and for as long as he has them.
+    /// The results for the requested frames, by their index. The first caller makes the GET; just before, `lease` is
+    /// called with the bytes of each frame, and may return `None` if the caller has memory already, for the frames
+    /// and for as long as it holds them.
     pub async fn fetch(&self, lease: impl Fn(u64) -> Option<Lease>) -> Vec<(usize, Outcome)> {
         let Some(run) = &self.run else {
             return Vec::new();
@@ -268,9 +268,9 @@ impl Share<'_> {
 impl Drop for Share<'_> {
     fn drop(&mut self) {
         let mut fetching = self.packs.fetching.lock();
-        // Given up under the lock: of several that leave at once, the last one sees the table alone.
+        // Dropped under the lock: of several that are dropped at once, the last one sees only the table's references.
         let Some(run) = self.run.take() else { return };
-        // The table has it once for each frame.
+        // The table has one reference for each frame.
         if Arc::strong_count(&run) == run.frames.len() + 1 {
             for frame in &run.frames {
                 fetching.remove(&frame.key());
@@ -295,7 +295,7 @@ mod tests {
         inode: Inode(9),
         block: BlockIndex(0),
     };
-    /// Too long for windows.
+    /// Too long for a window.
     const LEN: u64 = 136 << 10;
     const SMALL: u64 = 4096;
 
@@ -311,7 +311,7 @@ mod tests {
         scene_of(LEN).await
     }
 
-    /// Two packs of four frames of so many bytes each, all of one block.
+    /// Two packs of four frames of this many bytes each, all of one block.
     async fn scene_of(frame_len: u64) -> Scene {
         let keys = PackKeys::new(VolumeId([1; 16]), &[2; 32]);
         let bucket = Arc::new(InMemory::new());
@@ -354,7 +354,7 @@ mod tests {
     }
 
     impl Scene {
-        /// Fetches some of the frames; gives those that came, each checked.
+        /// Fetches some of the frames; returns the indexes of those that came, each checked.
         async fn fetch(&self, wanted: &[usize]) -> Vec<usize> {
             let addresses: Vec<_> = wanted.iter().map(|at| self.addresses[*at]).collect();
             let mut came = Vec::new();
@@ -395,7 +395,7 @@ mod tests {
                 .map(|frame| u64::from(frame.stored_len))
                 .sum::<u64>()
         });
-        // Two runs, for they lie in two packs; a gap ends a run, and so does an earlier place.
+        // Two runs, because they lie in two packs; a gap ends a run, and so does an earlier offset.
         assert_eq!(scene.fetch(&[2, 3, 4, 5]).await, [2, 3, 4, 5]);
         assert_eq!(scene.gets(), 3);
         assert_eq!(scene.fetch(&[0, 2, 1]).await, [0, 2, 1]);
@@ -409,7 +409,7 @@ mod tests {
         let all = scene.packs.share(BLOCK, &scene.addresses[..4]);
         let part = scene.packs.share(BLOCK, &scene.addresses[2..6]);
         assert_eq!((all.len(), part.len()), (1, 2));
-        // Whoever comes first makes the GET of the whole run.
+        // The first caller makes the GET of the whole run.
         let mut came = Vec::new();
         for share in part.iter().chain(&all) {
             let outcomes = share.fetch(|_| None).await;

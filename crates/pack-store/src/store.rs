@@ -1,4 +1,4 @@
-//! The packs of a volume in the bucket: put, looked for, read, listed, deleted.
+//! The packs of a volume in the bucket: put, check, read, list and delete them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,20 +25,19 @@ use crate::runs::{Fetching, Stored};
 use crate::tier::Tier;
 use crate::window::Windows;
 
-/// How often a frame is fetched that arrives damaged: bytes may be damaged on their way, but hardly so often.
-/// A bucket that does not answer is asked again by the store itself, as far as that makes sense; then the client is
-/// asked to come back, since a call that waits for the bucket for ever would keep others of its connection from
-/// being served.
+/// How often a frame that arrives damaged is fetched: bytes may be damaged on the way, but hardly this often. If the
+/// bucket does not answer, the store itself repeats the request, as far as that makes sense; then the client is asked
+/// to try again, because a call that waits for the bucket forever would block other calls of its connection.
 pub(crate) const ATTEMPTS: u32 = 4;
 
-/// Fetches that nobody who reads ahead can take away from those who wait for bytes.
+/// Fetches that are reserved for waiting readers, and not available for reading ahead.
 const READERS_OWN: usize = 4;
 
-/// Steps that may wait to be fetched ahead of readers, of all files together: four windows of the largest size and 20
-/// streams that begin.
+/// How many steps may wait to be fetched ahead of readers, of all files together: four windows of the largest size
+/// and 20 streams that begin.
 const MAX_WAITING: usize = 1024;
 
-/// Streams for which block maps are looked up ahead at the same time.
+/// For how many streams block maps are looked up ahead at the same time.
 const MAX_LOOK_UPS: usize = 2;
 
 /// The packs of a volume in the bucket.
@@ -49,27 +48,27 @@ pub struct PackStore {
     pub(crate) fetching: Mutex<Fetching>,
     pub(crate) windows: Windows,
     pub(crate) fetches: Semaphore,
-    /// Places that these have when nobody fetches.
+    /// Permits of `fetches` when nothing is being fetched.
     pub(crate) fetch_places: usize,
     pub(crate) puts: Semaphore,
     pub(crate) put_places: usize,
-    /// How packs are put: with which storage class and tags.
+    /// Options for putting packs: storage class and tags.
     put_options: PutOptions,
     prefetches: Semaphore,
-    /// Places for those who wait for a turn to fetch ahead.
+    /// Permits to wait for a turn to fetch ahead.
     waiting: Arc<Semaphore>,
-    /// Places for those who look block maps up ahead.
+    /// Permits to look block maps up ahead.
     look_ups: Arc<Semaphore>,
     pub(crate) random: Arc<dyn Randomness>,
-    /// Where frames are looked for before the bucket is asked, the fastest tier first.
+    /// Tiers that are asked for frames before the bucket, the fastest first.
     pub(crate) tiers: Vec<Arc<dyn Tier>>,
-    /// The one of them on the local disk.
+    /// The tier on the local disk.
     disk: Option<Arc<DiskCache>>,
 }
 
 impl PackStore {
-    /// `parallel` frames are fetched at the same time ahead of readers, and some more for readers that wait; `uploads`
-    /// packs at most are on their way to the bucket.
+    /// At most `parallel` frames are fetched at the same time ahead of readers, and some more for readers that wait;
+    /// at most `uploads` packs are in flight to the bucket.
     pub fn new(
         store: Arc<dyn ObjectStore>,
         root: Path,
@@ -99,7 +98,7 @@ impl PackStore {
         }
     }
 
-    /// Frames are looked for here before they are fetched, and kept here after that.
+    /// Adds a disk cache, which is asked for frames before they are fetched, and keeps them after that.
     pub fn with_disk_cache(self, disk: Option<DiskCache>) -> PackStore {
         let disk = disk.map(Arc::new);
         let mut tiers = self.tiers;
@@ -111,12 +110,12 @@ impl PackStore {
         }
     }
 
-    /// The tier on the local disk; none if there is none.
+    /// The tier on the local disk; `None` if there is none.
     pub fn disk(&self) -> Option<&DiskCache> {
         self.disk.as_deref()
     }
 
-    /// Packs are put like this.
+    /// Sets the options for putting packs.
     pub fn with_put_options(self, put_options: PutOptions) -> PackStore {
         PackStore {
             put_options,
@@ -124,12 +123,12 @@ impl PackStore {
         }
     }
 
-    /// The keys that packs are verified and opened with.
+    /// The keys with which packs are verified and opened.
     pub fn keys(&self) -> &PackKeys {
         &self.keys
     }
 
-    /// Memory that the frame at `address` takes while it is fetched.
+    /// The memory of the frame at `address` while it is fetched.
     pub fn memory_of(&self, address: &FrameAddress) -> u64 {
         self.memory(address.stored_len, address.raw_len)
     }
@@ -138,8 +137,8 @@ impl PackStore {
         self.memory(frame.stored_len, frame.raw_len)
     }
 
-    /// What is stored, and what comes of it where it is compressed, or where it is sealed, since the bytes that came are
-    /// shared with others and so opened in a copy.
+    /// The stored bytes, and the opened ones if the frame is compressed, or if it is sealed: the stored bytes are
+    /// shared with other readers, so it is opened in a copy.
     fn memory(&self, stored_len: u32, raw_len: u32) -> u64 {
         let (stored, raw) = (u64::from(stored_len), u64::from(raw_len));
         let is_compressed = stored < raw + FRAME_HEADER_LEN as u64;
@@ -155,23 +154,23 @@ impl PackStore {
             .fold(self.root.clone(), |path, part| path.join(part))
     }
 
-    /// A place among those who wait to fetch ahead; none while there are too many.
+    /// A permit to wait for a turn to fetch ahead; `None` while too many wait.
     pub fn prefetch_place(&self) -> Option<OwnedSemaphorePermit> {
         self.waiting.clone().try_acquire_owned().ok()
     }
 
-    /// A place among those who look block maps up ahead; none while there are enough.
+    /// A permit to look block maps up ahead; `None` while there are enough.
     pub fn look_up_place(&self) -> Option<OwnedSemaphorePermit> {
         self.look_ups.clone().try_acquire_owned().ok()
     }
 
-    /// Permission to fetch ahead, when it is this one's turn.
+    /// Waits for the turn to fetch ahead.
     pub async fn prefetch_turn(&self) -> Option<SemaphorePermit<'_>> {
         self.prefetches.acquire().await.ok()
     }
 
-    /// Puts a pack into the bucket, when it is its turn. Says whether a try that was never answered may put it there
-    /// once more; so may one that this gives an error for.
+    /// Puts a pack into the bucket, when it is its turn. Returns whether an attempt that was never answered may put
+    /// it there again later; an attempt that ends with an error may do so too.
     pub async fn put(&self, pack: PackId, bytes: Bytes) -> object_store::Result<bool> {
         let _permit = self.puts.acquire().await;
         let payload = PutPayload::from_bytes(bytes);
@@ -191,12 +190,12 @@ impl PackStore {
         }
     }
 
-    /// Bytes of a pack as the bucket has them, which nobody has verified.
+    /// Bytes of a pack in the bucket, not verified.
     pub async fn bytes(&self, pack: PackId, range: Range<u64>) -> Result<Bytes, FetchError> {
         self.part_of_object(&self.location(pack), range).await
     }
 
-    /// Bytes of the pack at `location`, fewer than were asked for if it ends among them.
+    /// Bytes of the pack at `location`, fewer than requested if it ends before.
     pub(crate) async fn part_of_object(
         &self,
         location: &Path,
@@ -204,18 +203,18 @@ impl PackStore {
     ) -> Result<Bytes, FetchError> {
         let mut got = self.store.get_range(location, range.clone()).await;
         if matches!(&got, Err(error) if Fault::of(error) == Fault::OutOfRange) {
-            // It may be the answer that was cut.
+            // The answer may have been cut.
             got = self.store.get_range(location, range).await;
         }
         got.map_err(|error| match Fault::of(&error) {
             Fault::NotFound => FetchError::Damaged(format!("pack {location} is gone: {error}")),
-            // Taken for a store that is away it would be waited for for ever.
+            // If treated as an unreachable store, it would be waited for forever.
             Fault::OutOfRange => FetchError::Damaged(format!("pack {location} was cut: {error}")),
             _ => FetchError::Unavailable(error.to_string()),
         })
     }
 
-    /// The frame at `address`, out of bytes of its pack that begin at `start`.
+    /// Opens the frame at `address`, given bytes of its pack that begin at `start`.
     pub fn open(
         &self,
         block: BlockKey,
@@ -253,7 +252,7 @@ impl PackStore {
         packs.boxed()
     }
 
-    /// Deletes a pack; one that is gone already is fine.
+    /// Deletes a pack; succeeds if there is none.
     pub async fn delete(&self, pack: PackId) -> object_store::Result<()> {
         match self.store.delete(&self.location(pack)).await {
             Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -272,7 +271,7 @@ mod tests {
 
     use crate::disk_tier::{FrameKey, MIN_DISK_CACHE};
 
-    /// What the cache has need not be the frame.
+    /// The cached bytes need not be those of the frame.
     #[tokio::test]
     async fn another_frame_under_its_name_in_the_disk_cache_is_never_served_and_replaced() {
         let keys = PackKeys::new(VolumeId([1; 16]), &[2; 32]);

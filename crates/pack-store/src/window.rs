@@ -1,8 +1,8 @@
-//! Windows: small frames of several files that lie near one another in a pack come with one GET.
+//! Windows: small frames of several files that are near one another in a pack are fetched with one GET.
 //!
-//! Files that were written together lie together in a pack, and are mostly read together as well. Who asks for a
-//! small frame near the one that was asked for last gets a window of the pack around it, which is kept for a while for
-//! those who ask for its others. Readers who go anywhere in a pack get what they ask for and no more.
+//! Files that were written together are together in a pack, and are mostly read together as well. A request for a
+//! small frame near the one that was requested last fetches a window of the pack around it, which is kept for a while
+//! for requests for its other frames. Readers that jump around in a pack fetch only their frames.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -14,37 +14,37 @@ use forebay_types::PackId;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-/// Bytes of a pack in a window, and how near is near.
+/// Length of a window in bytes, and the distance that counts as near.
 const WINDOW: u64 = 256 << 10;
-/// What is longer than this, as it is stored, is asked for by itself.
+/// Longer frames, in stored bytes, are fetched without a window.
 const SMALL: u64 = 128 << 10;
-/// Windows that are kept, and packs of which the last place is known.
+/// How many windows are kept, and for how many packs the last offset is.
 const KEPT: usize = 16;
 
-/// The windows that were asked for last.
+/// The most recent windows.
 #[derive(Debug, Default)]
 pub(crate) struct Windows(Mutex<Recent>);
 
 #[derive(Debug, Default)]
 struct Recent {
-    /// The one that was used last comes first.
+    /// The most recently used one comes first.
     windows: VecDeque<Arc<Window>>,
-    /// Where in a pack small frames were asked for last, by themselves or in a window; the last pack comes first.
+    /// Where in a pack a small frame was requested last, alone or in a window; the most recent pack comes first.
     places: VecDeque<(PackId, u64)>,
 }
 
-/// A stretch of a pack.
+/// A range of a pack.
 #[derive(Debug)]
 pub(crate) struct Window {
     pack: PackId,
     range: Range<u64>,
-    /// What has arrived of it. Nothing counts it while it is kept: there are [`KEPT`] at most, of [`WINDOW`] and
-    /// [`SMALL`] bytes at most.
+    /// The bytes that have arrived. Their memory is not counted: there are at most [`KEPT`] windows, of at most
+    /// [`WINDOW`] and [`SMALL`] bytes.
     bytes: OnceCell<Bytes>,
 }
 
 impl Recent {
-    /// Whether this place of the pack is near the one before, which it becomes.
+    /// Whether this offset of the pack is near the one before. Remembers it as the last one.
     fn is_near(&mut self, pack: PackId, at: u64) -> bool {
         let known = self.places.iter().position(|(own, _)| *own == pack);
         let before = known.and_then(|index| self.places.remove(index));
@@ -66,7 +66,7 @@ impl Recent {
 }
 
 impl Windows {
-    /// The window to take this stretch of a pack from; none if it is to be asked for by itself.
+    /// The window that contains this range of a pack; `None` if the range must be fetched alone.
     pub(crate) fn of(&self, pack: PackId, range: &Range<u64>) -> Option<Arc<Window>> {
         if range.end - range.start > SMALL {
             return None;
@@ -79,7 +79,7 @@ impl Windows {
         if !is_near {
             return None;
         }
-        // Aligned; but not for a frame across the end of a window that is here: what is before it was fetched.
+        // Aligned, except for a frame across the end of a present window: the bytes before that end were fetched.
         let begins_in =
             |window: &Arc<Window>| window.pack == pack && window.range.contains(&range.start);
         let start = match recent.windows.iter().any(begins_in) {
@@ -96,7 +96,7 @@ impl Windows {
         Some(window)
     }
 
-    /// Forgets a window of which something arrived damaged.
+    /// Forgets a window with a frame that arrived damaged.
     pub(crate) fn forget(&self, window: &Arc<Window>) {
         let mut recent = self.0.lock();
         recent.windows.retain(|own| !Arc::ptr_eq(own, window));
@@ -104,7 +104,7 @@ impl Windows {
 }
 
 impl Window {
-    /// A stretch of it that lies in it, fetched by whoever comes first; shorter, or empty, where the pack ends before.
+    /// A part of the window, which the first caller fetches; shorter, or empty, if the pack ends before.
     pub(crate) async fn part<E, F: Future<Output = Result<Bytes, E>>>(
         &self,
         range: &Range<u64>,
