@@ -1,4 +1,4 @@
-//! Forebay: files back from what is left of a volume.
+//! Salvage of Forebay: gets files back from the remains of a volume.
 //!
 //! | module | out of | gives |
 //! |---|---|---|

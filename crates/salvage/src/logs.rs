@@ -1,11 +1,10 @@
-//! The logs of a gateway's local folder, for an administrator: what is in them, and getting back what
-//! never reached the bucket.
+//! The logs of a gateway's local folder, for an administrator: their content, and the recovery of changes that never
+//! reached the bucket.
 //!
-//! A log that another gateway has overtaken is put aside and never replayed. What it holds beyond
-//! the published LSN was acknowledged to clients and is nowhere else, so it can be
-//! [listed](Logs::list), [read record by record](Logs::events) and [salvaged](Logs::salvage) as
-//! files; only then is it [forgotten](Logs::forget). Nothing here changes the bucket or takes
-//! the volume's epoch.
+//! A log that another gateway has overtaken is archived and never replayed. Its records beyond the published LSN were
+//! acknowledged to clients and exist nowhere else, so the log can be [listed](Logs::list), [read record by
+//! record](Logs::events) and [salvaged](Logs::salvage) as files; only then is it [forgotten](Logs::forget). Nothing
+//! here changes the bucket or takes the volume's epoch.
 
 mod base;
 mod claim;
@@ -34,25 +33,25 @@ pub use forebay_wal::{Ending, Gap, GapReason, Label};
 pub use salvage::{Content, NameChange, Salvage, SalvagedFile};
 use tree::Tree;
 
-/// Why a log cannot be looked at or salvaged. Each message says what to do.
+/// Why a log cannot be read or salvaged. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum LogsError {
     /// There is no log folder.
     #[error("{path} has no log: name the data_dir of the gateway with --data-dir ({source})")]
     NoFolder {
-        /// Where it was looked for.
+        /// The path where it was looked for.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// There is no such log.
     #[error("there is no log {label} in {folder}; there is: {known}")]
     Unknown {
-        /// What was asked for.
+        /// The label that was asked for.
         label: Label,
-        /// Where.
+        /// The log folder.
         folder: PathBuf,
-        /// What there is instead.
+        /// The labels that exist.
         known: String,
     },
     /// The current log belongs to a gateway that runs.
@@ -63,7 +62,7 @@ pub enum LogsError {
         /// The folder.
         folder: PathBuf,
     },
-    /// The log is not put aside.
+    /// The log is not archived.
     #[error(
         "the current log is replayed at the next start of the gateway and cannot be forgotten; to give it up, move {folder} away"
     )]
@@ -79,7 +78,7 @@ pub enum LogsError {
         /// The log.
         label: Label,
     },
-    /// What the log holds would be lost.
+    /// The changes in the log would be lost.
     #[error(
         "the log {label} was not salvaged yet: `forebay log salvage {label} --to FOLDER` first, or --force to lose what it holds"
     )]
@@ -87,7 +86,7 @@ pub enum LogsError {
         /// The log.
         label: Label,
     },
-    /// The folder for what is salvaged is there already.
+    /// The folder for the salvaged files exists already.
     #[error("{folder} exists already: name a new folder, nothing is ever written over")]
     Exists {
         /// The folder.
@@ -98,20 +97,20 @@ pub enum LogsError {
         "the log belongs to volume {log} and the store holds volume {store}: name the right --store, or salvage without one"
     )]
     OtherVolume {
-        /// Whose log it is.
+        /// The volume of the log.
         log: VolumeId,
-        /// What the store holds.
+        /// The volume in the store.
         store: VolumeId,
     },
     /// The bucket cannot be read.
     #[error(transparent)]
     Base(#[from] BaseError),
-    /// The system refused.
+    /// The system reported an error.
     #[error("{path}: {source}")]
     Io {
         /// File or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -134,7 +133,7 @@ pub struct Logs {
 /// The space of archived logs on the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Archived {
-    /// How many there are.
+    /// Number of archived logs.
     pub logs: u64,
     /// Bytes of their files.
     pub bytes: u64,
@@ -159,49 +158,49 @@ pub fn archived(data_dir: &Path) -> io::Result<Archived> {
     })
 }
 
-/// One log, and what of it is not in the bucket.
+/// One log, and its unpublished part.
 #[derive(Clone, Debug)]
 pub struct LogInfo {
-    /// Which one.
+    /// The label of the log.
     pub label: Label,
-    /// Whose it is; `None` if no segment has a valid header.
+    /// Its volume; `None` if no segment has a valid header.
     pub volume: Option<VolumeId>,
-    /// What was noted when it was put aside.
+    /// The note that was written when it was archived.
     pub note: Option<Note>,
-    /// What the bucket has of it; `None` if that is not known.
+    /// The published part of it; `None` if that is not known.
     pub published: Option<Published>,
     /// Its segments, gaps and end.
     pub summary: Summary,
     /// Files that cannot be read, and why.
     pub unusable: Vec<(String, String)>,
-    /// Whether it has sealed records that cannot be read for want of keys. They are counted, and neither
-    /// authentic for certain nor told by file.
+    /// Whether it has sealed records that cannot be read because the keys are missing. They are counted, but neither
+    /// authenticated nor assigned to files.
     pub locked: bool,
-    /// Bytes that its files take on disk.
+    /// Bytes of its files on disk.
     pub disk_bytes: u64,
-    /// What is not in the bucket; all that is there where that is not known.
+    /// The unpublished changes; all changes if the published part is not known.
     pub unpublished: Unpublished,
 }
 
-/// What a log holds beyond the published LSN.
+/// The changes of a log beyond the published LSN.
 #[derive(Clone, Debug, Default)]
 pub struct Unpublished {
-    /// Records.
+    /// Number of records.
     pub records: u64,
     /// Bytes that were written to files.
     pub data_bytes: u64,
-    /// Changes of names and attributes.
+    /// Number of changes of names and attributes.
     pub name_changes: u64,
     /// The files that were written to or changed in size, by inode.
     pub files: Vec<TouchedFile>,
 }
 
-/// A file of which changes are unpublished.
+/// A file with unpublished changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TouchedFile {
-    /// Its number.
+    /// Its inode number.
     pub inode: Inode,
-    /// Its path, as far as the log tells it.
+    /// Its path, as far as the log shows it.
     pub path: String,
     /// Bytes that were written to it.
     pub bytes: u64,
@@ -210,7 +209,7 @@ pub struct TouchedFile {
 }
 
 impl Logs {
-    /// Looks into the local folder of a gateway, which may be running.
+    /// Opens the local folder of a gateway, which may be running.
     ///
     /// # Errors
     /// When there is no log folder or it cannot be listed.
@@ -218,7 +217,8 @@ impl Logs {
         Logs::open_with(data_dir, None, false)
     }
 
-    /// The same, with what sealed logs are opened with. Of a gateway that seals its log nothing else counts: `only_sealed`.
+    /// The same, with the keys of sealed logs. With `only_sealed`, for a gateway that seals its log, no unsealed
+    /// records count.
     ///
     /// # Errors
     /// When there is no log folder or it cannot be listed.
@@ -240,19 +240,20 @@ impl Logs {
         Ok(Logs {
             folder,
             inspection,
-            // Without it less is known, which is said of each log.
+            // Without it less is known, and the information on each log says so.
             state: state_file::load(&*local).ok().flatten(),
             local,
         })
     }
 
-    /// Every log, read through: the current one first.
+    /// Reads every log completely: the current one first.
     pub fn list(&self) -> Vec<LogInfo> {
         let logs = self.inspection.logs().iter();
         logs.map(|log| self.describe(log)).collect()
     }
 
-    /// Whether this log, or any if none is named, has records that cannot be read for want of keys.
+    /// Whether this log, or any log if `label` is `None`, has records that cannot be read because the keys are
+    /// missing.
     pub fn is_locked(&self, label: Option<&Label>) -> bool {
         let mut logs = self.inspection.logs().iter();
         logs.any(|log| label.is_none_or(|label| log.label() == label) && log.is_locked())
@@ -267,7 +268,7 @@ impl Logs {
             .collect()
     }
 
-    /// One log, read through.
+    /// Reads one log completely.
     ///
     /// # Errors
     /// When there is none of this label.
@@ -283,18 +284,18 @@ impl Logs {
         Ok(EventReader::new(self.readable(label)?.read_from(from)))
     }
 
-    /// Where a log that was put aside was salvaged to; `None` if it was not.
+    /// The folder to which an archived log was salvaged; `None` if it was not salvaged.
     pub fn salvaged_to(&self, label: &Label) -> Option<String> {
         std::fs::read_to_string(self.receipt(label)).ok()
     }
 
-    /// The file that says so.
+    /// The file that records this.
     fn receipt(&self, label: &Label) -> PathBuf {
         self.folder.path().join(format!("{label}.salvaged"))
     }
 
-    /// Deletes a log that was put aside, and says how many bytes of disk that gives back. With
-    /// `force` also one that was not salvaged.
+    /// Deletes an archived log, and returns the bytes of disk space that this frees. With `force` also one that was
+    /// not salvaged.
     ///
     /// # Errors
     /// For the current log, one that was not salvaged, and when the system refuses.
@@ -321,12 +322,12 @@ impl Logs {
         }
     }
 
-    /// Writes what is not in the bucket into the new folder `to`: each file as it was when the log
-    /// ended, or, without `base`, as far as the log alone has it. [`Salvage`] says which is which.
+    /// Writes the unpublished changes into the new folder `to`: each file as it was when the log ended, or, without
+    /// `base`, as far as the log alone has it. [`Salvage`] says for each file which of the two.
     ///
     /// # Errors
-    /// When `to` exists, the log is sealed and there are no keys, the current log is in use, `base` is another
-    /// volume, or something cannot be written. What was written by then stays.
+    /// If `to` exists, the log is sealed and there are no keys, the current log is in use, `base` is another volume,
+    /// or something cannot be written. Files written by then stay.
     pub async fn salvage(
         &self,
         label: &Label,
@@ -367,7 +368,7 @@ impl Logs {
         })
     }
 
-    /// A log whose records can be read.
+    /// Finds a log whose records can be read.
     fn readable(&self, label: &Label) -> Result<&KeptLog, LogsError> {
         let log = self.find(label)?;
         match log.is_locked() {
@@ -433,7 +434,7 @@ fn unpublished(log: &KeptLog, published: Option<Published>) -> Unpublished {
         found.records += 1;
         match event.what {
             What::Write { data, .. } => found.data_bytes += data.len() as u64,
-            // With what says where they go: a few bytes for each write.
+            // Including the header of each write: a few bytes.
             What::Locked {
                 kind: RecordKind::Data,
                 bytes,

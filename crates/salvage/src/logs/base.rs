@@ -1,5 +1,4 @@
-//! The volume as the bucket has it, read without taking it over: names and bytes under what a log
-//! has written.
+//! The volume in the bucket, read without a takeover: names and bytes below the writes of a log.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
@@ -17,31 +16,31 @@ use forebay_pack_store::{Fetched, PackStore, address_key};
 use forebay_seal::DataKeys;
 use forebay_types::{BlockIndex, BlockKey, Epoch, Inode, PackId, VolumeId};
 
-/// Entries that are read at a time.
+/// How many entries are read at a time.
 const PAGE: usize = 1024;
-/// How long one request for names may take.
+/// The limit of time for one request for names.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Deeper than any path of a client; a limit against loops.
+/// Deeper than any path of a client; a limit against cycles.
 const DEPTH: usize = 512;
 
 /// Why the bucket's volume cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BaseError {
-    /// The volume itself: not there, damaged, newer than this program.
+    /// The volume itself: it does not exist, is damaged, or is newer than this program.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// Its metadata.
+    /// The metadata cannot be read.
     #[error("the volume's metadata cannot be read: {0}; salvage without --store needs none")]
     Metadata(#[from] StoreError),
-    /// Bytes of a file.
+    /// Bytes of a file cannot be read.
     #[error("{0}")]
     Bytes(String),
-    /// What was read could not be written down.
+    /// The bytes could not be written locally.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
-/// What sealed logs of the volume in `store` are opened with; `None` of a volume that is not sealed.
+/// The keys of sealed logs of the volume in `store`; `None` for a volume that is not sealed.
 ///
 /// # Errors
 /// When there is no volume, or it is not what is expected.
@@ -68,7 +67,7 @@ pub struct Base {
 }
 
 impl Base {
-    /// Opens the volume that is at `store`. Whoever writes it goes on.
+    /// Opens the volume in `store`. A gateway that writes it is not affected.
     ///
     /// # Errors
     /// When there is no volume, it is not what is expected, or its metadata cannot be read.
@@ -99,23 +98,22 @@ impl Base {
         })
     }
 
-    /// What sealed logs of the volume are opened with; `None` of a volume that is not sealed.
+    /// The keys of sealed logs of the volume; `None` for a volume that is not sealed.
     pub fn log_keys(&self) -> Option<Arc<DataKeys>> {
         self.log_keys.clone()
     }
 
-    /// Which volume it is.
+    /// The identity of the volume.
     pub fn volume(&self) -> VolumeId {
         self.volume
     }
 
-    /// The attributes of an object, if it is still there.
+    /// The attributes of an object, if it still exists.
     pub(super) async fn inode(&self, inode: Inode) -> Result<Option<InodeRecord>, BaseError> {
         Ok(self.catalog.inode(inode).await?)
     }
 
-    /// A directory and a name for each object of `wanted` that has one; looks through all names of
-    /// the volume.
+    /// A directory and a name for each object of `wanted` that has one; reads all names of the volume.
     pub(super) async fn places(
         &self,
         wanted: &BTreeSet<Inode>,
@@ -143,7 +141,7 @@ impl Base {
         Ok(places)
     }
 
-    /// The names from the root down to a directory; `None` if it is not there any more.
+    /// The names from the root down to a directory; `None` if it does not exist any more.
     pub(super) async fn path(&self, directory: Inode) -> Result<Option<Vec<Vec<u8>>>, BaseError> {
         let (mut at, mut names) = (directory, Vec::new());
         while at != Inode::ROOT {
@@ -181,8 +179,8 @@ impl Base {
         }
     }
 
-    /// Gives all bytes of a file that are no holes, with their offsets; says what the highest epoch
-    /// is that has written some of them.
+    /// Yields all bytes of a file that are not holes, with their offsets; returns the highest epoch that has written
+    /// some of them.
     pub(super) async fn copy(
         &self,
         inode: Inode,
@@ -231,7 +229,7 @@ impl Base {
             .collect();
         let mut frames = HashMap::with_capacity(addresses.len());
         for share in self.packs.share(key, &addresses) {
-            // Nobody counts their memory, in a program that has no block buffers.
+            // Their memory is not counted: the program has no block buffers.
             for (index, outcome) in share.fetch(|_| None).await {
                 let address = &addresses[index];
                 let frame = outcome.map_err(|error| {

@@ -1,4 +1,4 @@
-//! Keeping the gateway of a local folder from running, while something else writes the volume.
+//! Claims a local folder: keeps its gateway from starting while another program writes the volume.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use forebay_wal::{FileStorage, Label};
 
 use super::{Logs, LogsError};
 
-/// Why the volume cannot be written beside a local folder. Each message says what to do.
+/// Why a local folder cannot be claimed. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// A gateway runs there.
+    /// The gateway is running.
     #[error(
         "a gateway runs on {folder}: stop it first (all gateways of this volume, on whatever machine)"
     )]
@@ -23,14 +23,14 @@ pub enum ClaimError {
         /// The local folder.
         folder: PathBuf,
     },
-    /// Its log holds what the bucket does not have.
+    /// The log has changes that the bucket does not have.
     #[error(
         "the log in {folder} holds {records} changes that the bucket does not have: start the gateway and stop it, which publishes them, and come back. If it does not start, --put-log-aside goes on without them: the next start then keeps the log as one to be salvaged (`forebay log list`)"
     )]
     Unpublished {
         /// The local folder.
         folder: PathBuf,
-        /// How many log records there are.
+        /// Number of their log records.
         records: u64,
     },
     /// There is no volume, or its descriptor is damaged or newer than this program.
@@ -39,12 +39,12 @@ pub enum ClaimError {
     /// The gateway's own state file.
     #[error(transparent)]
     Local(#[from] LocalError),
-    /// The log cannot be looked at.
+    /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] LogsError),
 }
 
-/// As long as it lives, no gateway starts on a local folder.
+/// While it lives, no gateway starts on the local folder.
 #[derive(Debug)]
 pub struct Claim {
     _lock: Option<FileStorage>,
@@ -52,8 +52,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Claims the local folder `data_dir`, if a gateway was ever there, for whoever is about to write the volume in
-    /// `store`. With `unpublished` also where the log holds what the bucket does not have.
+    /// Claims the local folder `data_dir`, if a gateway was ever started there, for a program that is about to write
+    /// the volume in `store`. With `unpublished` even if the log has changes that the bucket does not have.
     ///
     /// # Errors
     /// When there is no volume, a gateway runs there, the log holds what is not in the bucket, or it cannot be read.
@@ -95,7 +95,8 @@ impl Claim {
         })
     }
 
-    /// The highest epoch of the volume that the gateway of the folder has seen. A bucket of an earlier one was put back.
+    /// The highest epoch of the volume that the gateway of the folder has seen. A bucket of an earlier epoch was
+    /// restored.
     pub fn seen(&self) -> Epoch {
         self.seen
     }

@@ -11,9 +11,9 @@ use forebay_wal::{GapReason, LogReader, Piece, Record, RecordKind};
 /// One record, or a place where records are missing.
 #[derive(Debug)]
 pub struct Event<'a> {
-    /// Where it lies.
+    /// The position of the record.
     pub lsn: Lsn,
-    /// Where the next one lies.
+    /// The position of the next one.
     pub end: Lsn,
     /// The epoch under which it was written; `None` for a gap.
     pub epoch: Option<Epoch>,
@@ -21,40 +21,40 @@ pub struct Event<'a> {
     pub what: What<'a>,
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Debug)]
 pub enum What<'a> {
     /// Bytes were written to a file.
     Write {
         /// The file.
         inode: Inode,
-        /// Where.
+        /// The offset in the file.
         offset: u64,
-        /// When.
+        /// The time of the write.
         time: Timestamp,
-        /// The file's permission bits after it.
+        /// The file's permission bits after the write.
         mode: u32,
-        /// What.
+        /// The bytes.
         data: &'a [u8],
     },
     /// A file got another size.
     Truncate {
         /// The file.
         inode: Inode,
-        /// Its attributes after it, the size among them.
+        /// Its attributes after the change, including the size.
         record: InodeRecord,
     },
-    /// Names and attributes changed, all at one moment.
+    /// Names and attributes changed, all at the same moment.
     Names(Vec<NameEvent>),
-    /// A mark of a checkpoint.
+    /// The record of a checkpoint.
     Mark,
-    /// The record is whole, and this program does not know what it says.
+    /// The record is intact, but this program does not know its content.
     Unknown(String),
     /// The record is sealed, and there is no key.
     Locked {
-        /// What it is about.
+        /// Its kind.
         kind: RecordKind,
-        /// Bytes that it has.
+        /// Its length in bytes.
         bytes: u64,
     },
     /// Records are missing here.
@@ -68,7 +68,7 @@ pub enum NameEvent {
     Object {
         /// The object.
         inode: Inode,
-        /// Its attributes after it.
+        /// Its attributes after the change.
         record: InodeRecord,
     },
     /// An object lost its last name.
@@ -76,13 +76,13 @@ pub enum NameEvent {
         /// The object.
         inode: Inode,
     },
-    /// A name was made, or stands for another object now.
+    /// A name was made, or refers to another object now.
     Named {
         /// The directory.
         directory: Inode,
         /// The name.
         name: Vec<u8>,
-        /// What it stands for.
+        /// The object.
         inode: Inode,
     },
     /// A name was removed.
@@ -96,7 +96,7 @@ pub enum NameEvent {
     Quota {
         /// The directory.
         root: Inode,
-        /// Its limits; none any more if it was removed.
+        /// Its limits; none if the quota was removed.
         quota: Option<QuotaRecord>,
     },
     /// A change that this program does not know; the key, as text.
@@ -180,7 +180,7 @@ fn names(batch: &Batch) -> Vec<NameEvent> {
             NameEvent::Unknown(key.to_string())
         };
         events.push(match (Key::decode(key), value) {
-            // Says the same as the name does.
+            // It repeats the content of the name.
             (Ok(Key::Cookie(..)), _) => continue,
             (Ok(Key::Inode(inode)), None) => NameEvent::Gone { inode },
             (Ok(Key::Inode(inode)), Some(value)) => match InodeRecord::decode(key, value) {
@@ -262,7 +262,7 @@ impl fmt::Display for NameEvent {
     }
 }
 
-/// Bytes of a name as text; what is no UTF-8 is replaced.
+/// The bytes of a name as text; invalid UTF-8 is replaced.
 pub(super) fn lossy(name: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(name)
 }

@@ -1,6 +1,6 @@
-//! Which bytes of a file a log has written.
+//! The ranges of a file that a log has written.
 
-/// Sorted ranges that neither touch nor overlap, as offsets: start, and the first byte behind.
+/// Sorted ranges that neither adjoin nor overlap, as offsets: the first byte, and one past the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ranges(Vec<(u64, u64)>);
 
@@ -22,7 +22,7 @@ impl Ranges {
         self.0.splice(first..behind, [merged]);
     }
 
-    /// What lies at `end` or behind it is gone.
+    /// Removes everything at or behind `end`.
     pub(super) fn truncate(&mut self, end: u64) {
         self.0.retain_mut(|range| {
             range.1 = range.1.min(end);

@@ -1,16 +1,15 @@
-//! Salvage: what a log holds and the bucket does not, as files.
+//! Salvage: writes the unpublished changes of a log as files.
 //!
 //! ```text
 //! <folder>/files/...                 by their paths in the volume
-//! <folder>/unplaced/inode-<n>/...    below a directory that nobody names
-//! <folder>/unplaced/inode-<n>        a file that nobody names
+//! <folder>/unplaced/inode-<n>/...    below a directory without a known name
+//! <folder>/unplaced/inode-<n>        a file without a known name
 //! ```
 //!
-//! How much of a file is right depends on where it comes from. A file that was made, or cut to
-//! nothing, in the unpublished part is whole. Of any other the log has only what was written, and the
-//! rest comes from the [`Base`] if there is one: as the bucket has it now, which is as the log's
-//! gateway knew it unless the gateways after it have written to the file too. Each file says which of
-//! these it is ([`Content`]).
+//! How much of a file is right depends on its origin. A file that was made, or truncated to nothing, in the
+//! unpublished part is whole. Of any other the log has only the written ranges, and the rest comes from the [`Base`]
+//! if there is one: as the bucket has it now, which is as the log's gateway knew it unless later gateways have
+//! written to the file too. Each file says which of these it is ([`Content`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -30,17 +29,17 @@ use super::ranges::Ranges;
 use super::tree::Tree;
 use super::{Base, BaseError, LogsError};
 
-/// Longest path, in bytes, that is made below the folder.
+/// The longest path, in bytes, that is made below the folder.
 const LONGEST_PATH: usize = 3072;
 
-/// What was salvaged, and what could not be.
+/// The result of a salvage: the salvaged files, and what could not be salvaged.
 #[derive(Clone, Debug)]
 pub struct Salvage {
     /// The log.
     pub label: Label,
-    /// What the bucket had of it; `None` if that is not known: then all of the log was taken.
+    /// The published part of the log; `None` if that is not known: then the whole log was taken.
     pub published: Option<Published>,
-    /// Where the log ends.
+    /// The end of the log.
     pub end: Lsn,
     /// How it ends.
     pub ending: Ending,
@@ -48,28 +47,28 @@ pub struct Salvage {
     pub files: Vec<SalvagedFile>,
     /// The changes of names and attributes, in their order.
     pub changes: Vec<NameChange>,
-    /// Stretches of the unpublished part that are lost, which may have held more changes of anything.
+    /// Gaps in the unpublished part, which may have held more changes of any kind.
     pub gaps: Vec<Gap>,
     /// Files of the log that could not be read, and why.
     pub unusable: Vec<(String, String)>,
-    /// Records that are whole and that this program does not understand.
+    /// Records that are intact, but that this program does not understand.
     pub not_understood: Vec<(Lsn, String)>,
 }
 
-/// A file that was salvaged.
+/// A salvaged file.
 #[derive(Clone, Debug)]
 pub struct SalvagedFile {
-    /// Its number in the volume.
+    /// Its inode number in the volume.
     pub inode: Inode,
     /// Its path in the volume, as far as it is known.
     pub path: String,
-    /// Where it lies below the folder; `None` if it was removed from the volume.
+    /// Its path below the folder; `None` if it was removed from the volume.
     pub file: Option<PathBuf>,
     /// Its size in bytes.
     pub size: u64,
     /// How much of it is right.
     pub content: Content,
-    /// What the log has written of it: start, and the first byte behind.
+    /// The ranges that the log has written: the first byte, and one past the last.
     pub ranges: Vec<(u64, u64)>,
     /// Its newest attributes, if the log or the base has them.
     pub attributes: Option<InodeRecord>,
@@ -80,17 +79,16 @@ pub struct SalvagedFile {
 pub enum Content {
     /// All of it: the log has every byte.
     Whole,
-    /// All of it: what the log does not have is as the bucket has it, where no other gateway has
-    /// written bytes to it since (it may have cut it off, which leaves no trace).
+    /// All of it: the rest is as the bucket has it, and no other gateway has written bytes to it since (it may have
+    /// truncated it, which leaves no trace).
     Merged,
-    /// What the log has written over what the bucket has now, which other gateways have written to
-    /// since.
+    /// The writes of the log over the content of the bucket, to which other gateways have written since.
     MergedWithLater,
-    /// What the log has written; everything else is zeros here and is something else in truth.
+    /// The writes of the log; everything else is zeros here, but was something else in the volume.
     RangesOnly,
-    /// What the log has written; the bytes below could not be had.
+    /// The writes of the log; the bytes below them could not be read.
     BaseFailed(String),
-    /// It was removed, and nothing of it is kept.
+    /// The file was removed, and nothing of it is kept.
     Removed,
 }
 
@@ -103,7 +101,7 @@ pub struct NameChange {
     pub event: NameEvent,
 }
 
-/// A file while it is put together.
+/// A file that is being made.
 struct Making {
     target: PathBuf,
     path: String,
@@ -118,7 +116,7 @@ struct Salvager<'a> {
     /// The newest epoch of the log.
     epoch: Epoch,
     files: BTreeMap<Inode, Making>,
-    /// The file that was written last.
+    /// The file that was written last, open.
     opened: Option<(Inode, File)>,
 }
 
@@ -188,8 +186,7 @@ pub(super) async fn salvage(
     })
 }
 
-/// The names from the root down to each file that the log alone does not place, where the bucket
-/// knows them.
+/// The names from the root down to each file whose place the log alone does not show, if the bucket knows them.
 async fn places(tree: &Tree, base: &Base) -> Result<HashMap<Inode, Vec<Vec<u8>>>, BaseError> {
     let mut unplaced = Vec::new();
     let mut nameless = BTreeSet::new();
@@ -216,7 +213,7 @@ async fn places(tree: &Tree, base: &Base) -> Result<HashMap<Inode, Vec<Vec<u8>>>
             };
             (begins, names) = (*directory, vec![name.clone()]);
         } else if tree.is_new(begins) != Some(false) {
-            // In the bucket, its number may be another object's.
+            // In the bucket, its number may belong to another object.
             continue;
         }
         if let Some(mut path) = base.path(begins).await? {
@@ -232,7 +229,7 @@ fn describe(names: &[Vec<u8>]) -> String {
     parts.fold(String::new(), |path, name| path + "/" + &name)
 }
 
-/// Where a file goes, below the folder.
+/// The path of a salvaged file, below the folder.
 fn target(begins: Inode, names: &[Vec<u8>], inode: Inode) -> PathBuf {
     let mut path = match begins {
         Inode::ROOT if !names.is_empty() => PathBuf::from("files"),
@@ -260,7 +257,7 @@ fn unplaced(inode: Inode) -> PathBuf {
     Path::new("unplaced").join(format!("inode-{inode}"))
 }
 
-/// What was met beside bytes.
+/// Findings beside file contents.
 #[derive(Default)]
 struct Found {
     changes: Vec<NameChange>,
@@ -269,7 +266,7 @@ struct Found {
 }
 
 impl Salvager<'_> {
-    /// Makes a file and gives it what the base has of it.
+    /// Makes a file and copies the base's bytes of it.
     async fn begin(
         &mut self,
         inode: Inode,
@@ -307,7 +304,7 @@ impl Salvager<'_> {
                     making.attributes.get_or_insert(record);
                 }
             }
-            // What was published is not known, so nor is what the bucket's file is to this one.
+            // The published part is not known, so it is not known either whether the bucket's file is this one.
             _ => {}
         }
         self.files.insert(inode, making);
@@ -339,7 +336,7 @@ impl Salvager<'_> {
         }
     }
 
-    /// Does to the files what the log says.
+    /// Applies the records of the log to the files.
     fn replay(&mut self, mut events: EventReader) -> Result<Found, LogsError> {
         let mut found = Found::default();
         while let Some(event) = events.next() {
@@ -358,7 +355,7 @@ impl Salvager<'_> {
                         .changes
                         .extend(changes.map(|event| NameChange { lsn, event }));
                 }
-                // A log that has any is not salvaged.
+                // A log with sealed records is not salvaged.
                 What::Mark | What::Locked { .. } => {}
                 What::Unknown(why) => found.not_understood.push((lsn, why)),
                 What::Gap(why) => found.gaps.push(Gap {
@@ -394,7 +391,7 @@ impl Salvager<'_> {
         Ok(())
     }
 
-    /// Does something to a file; nothing if it was removed later.
+    /// Changes a file; does nothing if it was removed later.
     fn with_file(
         &mut self,
         inode: Inode,
@@ -416,8 +413,7 @@ impl Salvager<'_> {
         Ok(())
     }
 
-    /// Gives every file its size and puts everything on stable storage: after this the log may be
-    /// forgotten.
+    /// Gives every file its size and flushes everything to stable storage: after this the log may be deleted.
     fn finish(mut self) -> Result<Vec<SalvagedFile>, LogsError> {
         let inodes: Vec<(Inode, u64)> = self
             .files
@@ -446,7 +442,7 @@ impl Salvager<'_> {
     }
 }
 
-/// Whether a file may be made under another name where this one was refused.
+/// Whether the file may be made under another name if the system refused this one.
 fn is_about_the_name(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,7 +1,7 @@
-//! What a log tells about names: which objects it touched, and what they are called.
+//! The names in a log: which objects it changed, and their paths.
 //!
-//! The log holds changes only, so a file that was there before and was merely written to has no name
-//! in it. Its place stays `inode-<n>` unless somebody else (the bucket) knows more.
+//! The log has changes only, so a file that existed before and was only written to has no name in it. Its path stays
+//! `inode-<n>` unless the bucket knows more.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,34 +12,34 @@ use forebay_wal::KeptLog;
 
 use super::event::{EventReader, NameEvent, What, lossy};
 
-/// Deeper paths than clients make; a limit against loops in damaged logs.
+/// Deeper than the paths of clients; a limit against cycles in damaged logs.
 const DEPTH: usize = 512;
 
-/// What happened to one object in the unpublished part.
+/// The changes of one object in the unpublished part.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Touched {
     /// Bytes that were written to it.
     pub(super) written: u64,
 }
 
-/// Names and objects as of the end of a log.
+/// Names and objects at the end of a log.
 #[derive(Default)]
 pub(super) struct Tree {
-    /// The names that were made and not removed again.
+    /// The names that were made and not removed later.
     names: HashMap<(Inode, Vec<u8>), Inode>,
-    /// The last name that each object got.
+    /// The last name that each object was given.
     last: HashMap<Inode, (Inode, Vec<u8>)>,
     /// The newest attributes.
     records: HashMap<Inode, InodeRecord>,
     removed: BTreeSet<Inode>,
     /// Files whose content is unpublished.
     touched: BTreeMap<Inode, Touched>,
-    /// Objects that were made in the unpublished part; known only if the published LSN is.
+    /// The first number of objects that were made in the unpublished part; known only if the published LSN is.
     first_new: Option<Inode>,
 }
 
 impl Tree {
-    /// Reads all of a log; what was published before tells names as well.
+    /// Reads a whole log; its published part shows names as well.
     pub(super) fn of(log: &KeptLog, published: Option<Published>) -> Tree {
         let mut tree = Tree {
             first_new: published.map(|published| published.next_inode),
@@ -116,14 +116,14 @@ impl Tree {
         self.removed.contains(&inode)
     }
 
-    /// Whether it was made in the unpublished part, so that the bucket knows nothing of it; `None`
-    /// if that cannot be told.
+    /// Whether it was made in the unpublished part, so that the bucket does not know it; `None` if that cannot be
+    /// determined.
     pub(super) fn is_new(&self, inode: Inode) -> Option<bool> {
         self.first_new.map(|first| inode >= first)
     }
 
-    /// The directory and name of an object, as far as the log tells. A name that it still has counts
-    /// more than one that it had.
+    /// The directory and name of an object, as far as the log shows them. A name that it still has takes precedence
+    /// over one that it had.
     pub(super) fn place(&self, inode: Inode) -> Option<(Inode, &[u8])> {
         let (directory, name) = self.last.get(&inode)?;
         let place = (*directory, name.clone());
@@ -140,8 +140,8 @@ impl Tree {
         }
     }
 
-    /// The directories and names from the root, or from a directory that the log does not name, down
-    /// to an object: where it begins, and the names.
+    /// The path from the root, or from a directory that the log does not name, down to an object: the inode where it
+    /// begins, and the names.
     pub(super) fn path(&self, inode: Inode) -> (Inode, Vec<Vec<u8>>) {
         let (mut at, mut names) = (inode, Vec::new());
         while at != Inode::ROOT
@@ -155,7 +155,7 @@ impl Tree {
         (at, names)
     }
 
-    /// The path for people: `/a/b`, or `inode-7/b` where the log does not name a directory.
+    /// The path as text: `/a/b`, or `inode-7/b` if the log does not name a directory.
     pub(super) fn describe(&self, inode: Inode) -> String {
         let (begins, names) = self.path(inode);
         let mut text = if begins == Inode::ROOT && !names.is_empty() {
