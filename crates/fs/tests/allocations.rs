@@ -1,6 +1,7 @@
-//! That reads and writes of what is in memory, and commits of nothing, allocate nothing in a whole volume: counted for the
-//! caller's thread, as others work for uploads and for the log meanwhile. And that a volume which was closed and dropped
-//! has given all of its memory back. And that names which are made as fast as possible take no more than is counted for them.
+//! Reads and writes of bytes in memory, and commits of nothing, allocate nothing in a whole volume: counted for the
+//! caller's thread, because other threads work for uploads and the log meanwhile. A volume that was closed and
+//! dropped has freed all of its memory. And names that are made as fast as possible take no more memory than is
+//! counted for them.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -22,10 +23,10 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Bytes that all threads have from the allocator now.
+/// Bytes that all threads have allocated now.
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-/// The most that it was.
+/// The highest value of that.
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 fn count(bytes: usize) {
@@ -62,10 +63,10 @@ static HEAP: Counting = Counting;
 const FILE_BYTES: u64 = 8 << 20;
 /// Bytes of a short call, and of the longest one.
 const CALL_BYTES: [u64; 2] = [4096, 1 << 20];
-/// Bytes that calls of one kind move.
+/// Bytes that all calls of one kind move.
 const TURN_BYTES: u64 = 8 << 20;
 
-/// Allocations of this thread in as many calls, after a few that are not counted.
+/// Allocations of this thread in `calls` calls, after a few that are not counted.
 async fn allocations(calls: u64, mut call: impl AsyncFnMut(u64)) -> u64 {
     for turn in 0..calls.div_ceil(10) {
         call(turn).await;
@@ -77,12 +78,12 @@ async fn allocations(calls: u64, mut call: impl AsyncFnMut(u64)) -> u64 {
     ALLOCATIONS.get() - before
 }
 
-/// Offsets all over the file, for calls of so many bytes.
+/// Offsets all over the file, for calls of this many bytes.
 fn offset(turn: u64, bytes: u64) -> u64 {
     turn * 7919 % (FILE_BYTES / bytes) * bytes
 }
 
-/// A new volume in memory, with these settings besides.
+/// A new volume in memory, with these additional settings.
 async fn volume(local: &Path, set: impl FnOnce(&mut FsConfig)) -> Volume {
     let options = StoreOptions::default();
     let store = forebay_object::open("memory://", &options).await.unwrap();
@@ -106,10 +107,10 @@ fn reads_and_writes_of_what_is_in_memory_allocate_nothing() {
     );
 }
 
-/// Allocations of writes, reads and commits of a file that is in memory.
+/// Allocations of writes, reads and commits of a file in memory.
 async fn in_memory() -> Vec<(String, u64)> {
     let local = tempfile::tempdir().unwrap();
-    // A write that meets an upload of the same bytes copies them.
+    // A write to bytes that are being uploaded copies them.
     let set = |config: &mut FsConfig| {
         config.early_bytes = u64::MAX;
         config.checkpoint_interval = Duration::from_secs(3600);
@@ -157,7 +158,8 @@ async fn in_memory() -> Vec<(String, u64)> {
     allocated
 }
 
-/// A life of a volume, with metadata in several tables, data in memory and in the bucket, and some that were read back.
+/// A life of a volume, with metadata in several tables, data in memory and in the bucket, and some that were read
+/// back.
 async fn life() {
     let local = tempfile::tempdir().unwrap();
     let volume = volume(local.path(), |_| ()).await;
@@ -188,14 +190,14 @@ fn a_volume_that_was_closed_has_given_its_memory_back() {
         drop(runtime);
         IN_USE.load(Ordering::Relaxed)
     };
-    // What the process keeps for good is made in the first ones.
+    // Memory that the process keeps for good is allocated in the first lives.
     let before = [after_a_life(), after_a_life()][1];
     let after = [after_a_life(), after_a_life(), after_a_life()][2];
     let grown = after.saturating_sub(before);
     assert!(grown < 256 << 10, "{grown} bytes more after three lives");
 }
 
-/// Files that are made at once, and altogether.
+/// Files that are made at the same time, and altogether.
 const MAKERS: u64 = 4;
 const NAMES: u64 = 25_000;
 
@@ -232,8 +234,8 @@ fn long(number: u64) -> Vec<u8> {
     format!("{number:0>255}").into_bytes()
 }
 
-/// Makes things in a volume with little memory for names, whose bucket is a folder; returns the peak of its memory in
-/// bytes, less the memory after the first thousand.
+/// Makes objects in a volume with little memory for names, whose bucket is a folder; returns the peak of its memory
+/// in bytes, less the memory after the first thousand.
 async fn memory_of_names(made: Made, set: impl FnOnce(&mut FsConfig)) -> usize {
     let (local, bucket) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let url = format!("file://{}", bucket.path().display());
@@ -265,7 +267,7 @@ async fn memory_of_names(made: Made, set: impl FnOnce(&mut FsConfig)) -> usize {
     peak.saturating_sub(before)
 }
 
-/// Makes what has these numbers; gives the last one that there is.
+/// Makes objects with these numbers; returns the last one that remains.
 async fn make(volume: &Volume, made: Made, linked: Inode, numbers: std::ops::Range<u64>) -> Inode {
     let who = Credentials::default();
     let root = Inode::ROOT;

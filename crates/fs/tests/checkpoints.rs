@@ -1,4 +1,4 @@
-//! What is in the bucket: exactly a state of the log, for no more requests and bytes than it takes.
+//! Checkpoints: the bucket has exactly a state of the log, at no more requests and bytes than necessary.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ fn the_bucket_holds_exactly_the_state_at_its_published_lsn() {
     let bucket = Bucket::new();
     let life = bucket.start(|config| config.memory_limit = 64 << 20);
     let mut model = Model::default();
-    // Every state that the log went through, by its LSN; but not those in the middle of an operation of several calls.
+    // Every state that the log went through, by its LSN; but not those in the middle of an operation of several
+    // calls.
     let mut history: Vec<(Lsn, Model)> = Vec::new();
     let mut in_pieces: Vec<std::ops::Range<Lsn>> = Vec::new();
     let mut checked = 0;
@@ -41,12 +42,12 @@ fn the_bucket_holds_exactly_the_state_at_its_published_lsn() {
         if matches!(op, Op::Write { len, .. } if len > 1 << 20) {
             in_pieces.push(begin..end);
         }
-        // Flushes go on beside the operations.
+        // Flushes run beside the operations.
         if i % 11 == 0 {
             drop(life.spawn(|volume| async move { volume.flush().await }));
         }
         if i % 60 == 59 {
-            // The machine is lost at this moment: what is on its way to the bucket stays there.
+            // The machine is lost at this moment: uploads in flight never arrive.
             let copy = bucket.copy();
             let other = copy.start_elsewhere(|_| {});
             let published = other.volume.status().published;
@@ -148,7 +149,7 @@ fn an_idle_volume_makes_no_requests() {
     }
     life.remove(b"file");
     life.flush();
-    // What follows a publication (collecting, merging of tables) comes to an end by itself.
+    // Work after a publication (collecting, merging of tables) ends by itself.
     let mut last = bucket.counts();
     let mut quiet = 0;
     for _ in 0..60 {
@@ -195,7 +196,7 @@ fn packs_of_removed_truncated_and_rewritten_files_are_deleted() {
     life.truncate(inodes[1], 100);
     life.write(inodes[2], 0, &pattern(9, 9 << 20), Stability::Unstable);
     life.flush();
-    // What is left: one frame of file 1 (its pack holds a whole block), all of file 2.
+    // The rest: one frame of file 1 (its pack holds a whole block), all of file 2.
     eventually("dead packs are deleted", || bucket.pack_bytes() < all / 2);
     assert_eq!(life.volume.status().used_bytes, (9 << 20) + 100);
     life.remove(b"file-1");
@@ -307,8 +308,8 @@ fn a_rewrite_in_one_piece_respects_a_truncate() {
 
 #[test]
 fn a_rewrite_in_one_piece_ends_where_the_file_ends() {
-    // Where the file is cut off before it is written again: nothing is left, a part of an extent, and an extent with
-    // others behind it.
+    // The file is cut off at this size before it is written again: then nothing is left, a part of an extent, or an
+    // extent with others behind it.
     for cut in [0, 1000, (1 << 20) + 5] {
         let bucket = Bucket::new();
         let life = bucket.start(|_| {});
@@ -328,7 +329,7 @@ fn a_rewrite_in_one_piece_ends_where_the_file_ends() {
             expected[at] = b'x';
         }
         life.flush();
-        // One frame with all that is before the end, and nothing behind it.
+        // One frame with all bytes before the end, and nothing behind it.
         let end = (1 << 20).min(expected.len()) as u64;
         assert_eq!(life.volume.status().used_bytes, end, "cut at {cut}");
         let size = expected.len() as u64;
@@ -502,7 +503,7 @@ fn ten_thousand_small_files_cost_at_most_twenty_puts() {
     let bucket = Bucket::new();
     let life = bucket.start(|config| {
         uncompressed(config);
-        // What is published when is the machine's speed otherwise.
+        // Otherwise the speed of the machine decides what is published when.
         config.checkpoint_interval = Duration::from_secs(3600);
     });
     life.flush();
@@ -517,6 +518,6 @@ fn ten_thousand_small_files_cost_at_most_twenty_puts() {
     let (puts, bytes) = (after.puts - before.puts, after.bytes_put - before.bytes_put);
     assert!(puts <= 20, "{puts} PUTs");
     assert_eq!(after.multipart_uploads, before.multipart_uploads);
-    // Each has the header of a frame and its place in the pack's index, a name, a cookie, attributes and a map.
+    // Each has the header of a frame and its entry in the pack's index, a name, a cookie, attributes and a map.
     assert!(bytes < 10_000 * (4096 + 512), "{bytes} bytes");
 }

@@ -1,4 +1,4 @@
-//! Memory that waits for the bucket, divided between clients: one that fills it leaves a part to others.
+//! Memory that waits for the bucket is divided between clients: one that fills it leaves a part to others.
 
 use std::time::Duration;
 
@@ -43,10 +43,10 @@ async fn create(volume: &Volume, who: &Credentials, name: &str) -> Result<(), Er
     made.map(drop)
 }
 
-/// A volume that is full soon, and answers calls that wait for room after a moment.
+/// A volume that is full soon, and soon answers calls that wait for room.
 fn small(config: &mut FsConfig) {
     config.memory_limit = 64 << 20;
-    // Nothing is put together for the bucket before memory is full.
+    // No pack is built before memory is full.
     config.early_bytes = 1 << 40;
     config.overlay_limit = 1 << 20;
     config.room_wait = Duration::from_millis(20);
@@ -73,7 +73,7 @@ fn a_client_that_fills_memory_leaves_room_for_the_writes_of_others() {
             at >= 32 << 20,
             "a client fills more than half of memory: {at}"
         );
-        // As often as one likes, up to what is little.
+        // Any number of times, up to the size that counts as little.
         for i in 0..16 {
             write(&volume, &EDITOR, notes, i << 16, 1 << 16)
                 .await

@@ -1,4 +1,4 @@
-//! Names and attributes that are in the bucket only: how often it is asked for them.
+//! Names and attributes that are only in the bucket: how many requests they cost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use forebay_meta::{Key, KeyRange, StoreError};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, NewNode, SetAttributes, Stability};
 
-/// A directory of so many files, made one after the other, and a gateway that knows nothing of it.
+/// A directory of this many files, made one after the other, and a gateway that knows nothing of it.
 fn cold_directory(bucket: &Bucket, files: usize) -> (Life, Inode) {
     let life = bucket.start(|_| {});
     let directory = life.mkdir(Inode::ROOT, b"directory");
@@ -58,12 +58,12 @@ fn listing_a_cold_directory_asks_for_many_objects_at_once() {
     let before = bucket.counts().gets;
     list_with_attributes(&life, directory, 5000);
     let (names, inodes, scans) = asked.counts();
-    // Of each of 11 pieces the cookies and the records; the directory and its parent by themselves.
+    // For each of 11 pieces, the cookies and the records; the directory and its parent separately.
     assert_eq!(names, 0);
     assert!(inodes <= 4, "{inodes} objects one by one");
     assert!(scans <= 24, "{scans} scans");
     let gets = bucket.counts().gets - before;
-    // Among them those of the housekeeping after a start.
+    // This includes the requests of the housekeeping after a start.
     assert!(gets < 100, "{gets} requests for 5,000 files");
     // Now they are in memory, and so is the listing.
     asked.forget();
@@ -107,7 +107,7 @@ impl Reads for Asked {
     }
 
     async fn scanned(&self, range: &KeyRange) -> Result<(), StoreError> {
-        // The publisher looks through tables of its own after a checkpoint.
+        // The publisher scans tables of its own after a checkpoint.
         if matches!(range.start.first(), Some(b'n' | b'c' | b'i')) {
             self.scans.fetch_add(1, Ordering::SeqCst);
         }
@@ -134,7 +134,7 @@ fn free_names_of_a_directory_made_here_are_known_to_be_free() {
         life.create_in(directory, &name(i));
     }
     assert_eq!(asked.counts().0, 0);
-    // What came in every other way is there as well once it is in the bucket only.
+    // Names that were added in every other way are also found when they are only in the bucket.
     let special = life.run(|volume| async move {
         let set = SetAttributes::default();
         let made = volume
@@ -161,7 +161,7 @@ fn free_names_of_a_directory_made_here_are_known_to_be_free() {
     assert_eq!(is(&name(7)), Err(Error::NotFound));
     assert_eq!(is(&name(8)), Err(Error::NotFound));
     life.create_in(directory, &name(8));
-    // Names that are there are refused.
+    // Existing names are refused.
     for taken in [&b"first"[..], b"symlink", b"inner", b"link", b"moved in"] {
         let refused = life.run(|volume| async move {
             let mode = CreateMode::Guarded(SetAttributes::default());
@@ -216,8 +216,8 @@ fn small_files_written_together_are_read_with_few_requests() {
     assert!(gets <= 10, "{gets} requests for {FILES} files");
 }
 
-/// Looks up all names of a directory of 5,000 files twice, with so much memory for metadata and little for nodes; gives
-/// how many requests the second time took.
+/// Looks up all names of a directory of 5,000 files twice, with this much memory for metadata and little for nodes;
+/// returns the number of requests of the second time.
 fn requests_of_names_known_before(bucket: &Bucket, directory: Inode, memory: u64) -> u64 {
     let life = bucket.start_elsewhere(|config| {
         config.metadata_cache = memory;

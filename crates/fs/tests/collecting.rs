@@ -1,4 +1,4 @@
-//! The collector: packs that are mostly dead are rewritten, and those that nothing knows deleted.
+//! The collector: rewrites packs that are mostly dead, and deletes orphans.
 
 use std::time::Duration;
 
@@ -33,13 +33,13 @@ fn write(life: &Life, inode: Inode, at: u64, seed: u64, len: u64) {
     life.write(inode, at, &bytes, Stability::Unstable);
 }
 
-/// Has something published, which is when the collector looks at what there is to do.
+/// Makes a publication, after which the collector looks for work.
 fn nudge(life: &Life) {
     life.create(format!("nudge-{:x}", crate::common::random()).as_bytes());
     life.flush();
 }
 
-/// Waits until nothing is left to be rewritten or deleted.
+/// Waits until nothing is left to rewrite or delete.
 fn collected(life: &Life) {
     eventually("everything is collected", || {
         let status = life.volume.status().collector;
@@ -119,7 +119,8 @@ fn what_is_left_of_many_small_files_lies_together_again() {
     );
 }
 
-/// A file whose pack is a quarter live, and a gateway that is just copying that quarter: the new pack is held on its way.
+/// A file whose pack is a quarter live, and a gateway that is just copying that quarter: the put of the new pack is
+/// held.
 fn copying(bucket: &Bucket) -> (Life, Inode) {
     let life = bucket.start(unhurried);
     let inode = life.create(b"file");
@@ -205,7 +206,8 @@ fn a_crash_before_maps_are_redirected_leaves_the_old_pack_and_an_orphan_that_goe
 
     let life = bucket.start(eager);
     nudge(&life);
-    // Whether maps refer to it already, and the old pack has gone, is for the clock to say; all of that has to be right.
+    // Timing decides whether maps refer to it already, and whether the old pack is deleted; all of that must be
+    // right.
     eventually("the copy is there", || {
         bucket.packs().iter().any(|pack| !before.contains(pack))
     });
@@ -229,7 +231,7 @@ fn packs_that_a_crash_left_unpublished_are_deleted_and_the_log_has_their_bytes()
     let bucket = Bucket::new();
     let life = bucket.start(|config| {
         eager(config);
-        // What leaves early is in the bucket before anything refers to it.
+        // Blocks of an eager upload are in the bucket before anything refers to them.
         config.early_bytes = 4 * MIB;
     });
     life.flush();
@@ -295,7 +297,7 @@ fn what_cannot_be_understood_is_left_alone() {
     nudge(&life);
     assert!(pack.exists());
     assert!(life.read(inode, 0, MIB as usize) == pattern(1, MIB as usize));
-    // When nothing needs it any more it goes like any other.
+    // When nothing needs it any more, it is deleted like any other.
     life.remove(b"file");
     life.flush();
     eventually("it has gone", || !pack.exists());
@@ -327,7 +329,7 @@ fn reads_and_writes_beside_the_collector_are_right() {
         let from = random(7 * MIB);
         let read = life.read(inode, from, 64 << 10);
         let expected = &content[from as usize..][..64 << 10];
-        // Nothing is there behind the last byte that was written.
+        // There are no bytes behind the last one that was written.
         assert!(read == expected[..read.len()], "round {round}");
         if round % 16 == 0 {
             life.flush();
@@ -363,17 +365,17 @@ fn the_collector_rests_for_as_long_as_its_budget_says() {
     nudge(&life);
     let status = || life.volume.status().collector;
     eventually("one is rewritten", || status().rewritten == 1);
-    // That took more than a few requests, each of which is a second of rest.
+    // That took more than a few requests, each of which costs a second of rest.
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!((status().rewritten, status().to_rewrite), (1, 1));
     life.stop();
-    // Nobody is kept waiting for it: with a larger budget all of it is done.
+    // No caller waits for it: with a larger budget all of it is done.
     let life = bucket.start(eager);
     nudge(&life);
     collected(&life);
 }
 
-/// A volume with a pack that is three quarters dead, of so few bytes that it waits for company.
+/// A volume with a pack that is three quarters dead, of so few bytes that it waits for others.
 fn with_a_small_dead_pack(bucket: &Bucket) -> Inode {
     let life = bucket.start(unhurried);
     let inode = life.create(b"file");
@@ -390,7 +392,7 @@ fn large_packs(config: &mut FsConfig) {
     config.pack_bytes = 64 * MIB;
 }
 
-/// Has everything rewritten that is mostly dead, and waits for it.
+/// Orders to rewrite everything that is mostly dead, and waits for it.
 fn order(life: &Life) {
     let status = life.volume.collect_now().unwrap();
     assert!(status.is_ordered);
@@ -422,7 +424,7 @@ fn an_order_has_everything_rewritten_without_a_commit_and_then_there_is_quiet() 
     assert_eq!(status.collector.copied_bytes, 64 << 10);
     assert_eq!(status.published, published, "nobody has changed anything");
     eventually("the old pack has gone", || bucket.packs().len() == 2);
-    // A second one finds nothing to do.
+    // A second order finds no work.
     order(&life);
     assert_eq!(life.volume.status().collector.rewritten, 1);
     let content = [pattern(1, 64 << 10), pattern(2, 192 << 10)].concat();
@@ -457,7 +459,7 @@ fn an_order_waits_for_the_bucket_and_says_so_and_is_refused_where_rewriting_is_o
     assert_eq!(life.volume.collect_now(), Err(CollectRefusal::Off));
 }
 
-/// Has things published until something is so: the collector looks whenever that is done.
+/// Makes publications until `so` holds: the collector looks for work after each.
 fn nudged_until(life: &Life, what: &str, so: impl Fn() -> bool) {
     eventually(what, || {
         nudge(life);
@@ -506,14 +508,14 @@ fn a_pack_that_comes_back_by_an_upload_without_an_answer_goes_again() {
     nudged_until(&life, "it is deleted again", || !doubtful.exists());
     assert!(sure.exists(), "nobody has a reason to look for it");
     assert_eq!(life.volume.status().collector.orphans_deleted, 1);
-    // Once.
+    // Only once.
     arrive(&doubtful, &its_bytes);
     std::thread::sleep(Duration::from_millis(1200));
     nudge(&life);
     std::thread::sleep(Duration::from_millis(200));
     assert!(doubtful.exists());
     life.stop();
-    // What comes later still goes after the next start.
+    // A pack that comes later is still deleted after the next start.
     let life = bucket.start(eager);
     nudged_until(&life, "all has gone", || bucket.packs().is_empty());
 }
@@ -523,7 +525,7 @@ fn what_a_gateway_before_had_on_its_way_goes_though_it_arrives_after_the_first_l
     let bucket = Bucket::new();
     let life = bucket.start(|config| {
         eager(config);
-        // What leaves early is in the bucket before anything refers to it.
+        // Blocks of an eager upload are in the bucket before anything refers to them.
         config.early_bytes = 4 * MIB;
     });
     life.flush();

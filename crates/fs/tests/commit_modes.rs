@@ -1,11 +1,11 @@
-//! What an answered COMMIT has reached, by commit mode: the log, the disk, the bucket.
+//! What an answered COMMIT has reached in each commit mode: the log, the disk, the bucket.
 
 use crate::common::{Bucket, Life, ROOT, eventually};
 use forebay_fs::{CommitMode, LogConfig, Volume};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
 
-/// The volume as an export with this mode has it.
+/// The volume of an export with this mode.
 fn with_mode(bucket: &Bucket, mode: CommitMode) -> Life {
     let mut life = bucket.start(|_| {});
     life.volume = life.volume.with_commit_mode(mode);
@@ -17,7 +17,7 @@ async fn write(volume: &Volume, file: Inode, byte: u8, stability: Stability) {
     written.unwrap();
 }
 
-/// What a gateway on another machine finds under `name`; nothing if there is no such file.
+/// The file `name` as a gateway on another machine finds it; `None` if there is no such file.
 fn in_the_bucket(bucket: &Bucket, name: &[u8]) -> Option<Vec<u8>> {
     let elsewhere = bucket.copy();
     let life = elsewhere.start_elsewhere(|_| {});
@@ -56,7 +56,7 @@ fn who_commits_to_the_bucket_at_the_same_time_shares_a_checkpoint() {
     let bucket = Bucket::new();
     let life = with_mode(&bucket, CommitMode::Bucket);
     let files: Vec<Inode> = life.run(|volume| async move {
-        // That these wait for the disk only is what costs no checkpoint each.
+        // These wait only for the disk, so they do not cost a checkpoint each.
         let quick = volume.with_commit_mode(CommitMode::Disk);
         let mut files = Vec::new();
         for i in 0..FILES {

@@ -1,5 +1,5 @@
-//! How files are compressed: as the export says through which they were written last, at a level that the link
-//! decides, and so that they read as they were written.
+//! Compression of files: as set by the export through which they were written last, at a level that depends on the
+//! link; and they read as they were written.
 
 use crate::common::*;
 use forebay_fs::{Compression, CompressionStatus, Levels};
@@ -14,7 +14,7 @@ fn text(len: usize) -> Vec<u8> {
     lines.take(len).collect()
 }
 
-/// What the packs of one publication come to.
+/// Raw and stored bytes of the packs of one publication.
 fn published(life: &Life) -> (u64, u64) {
     let before = life.volume.status().compression;
     life.flush();

@@ -1,4 +1,4 @@
-//! What the metadata say is wrong, though it decodes: nothing that nobody wrote is served for it.
+//! Metadata that decode and are wrong: no bytes are served that no client wrote.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use forebay_meta::record::{BlockMap, FrameAddress};
 use forebay_meta::{Key, Record, StoreError};
 use forebay_vfs::{Error, Stability};
 
-/// Every block map names the place of its first frame for its second one too.
+/// Every block map has the address of its first frame for its second one too.
 struct OnePlaceForTwoFrames;
 
 #[async_trait]

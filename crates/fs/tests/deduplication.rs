@@ -1,5 +1,5 @@
-//! What the volume has already is not uploaded again, reads as it was written whatever becomes of the file that
-//! brought it, and goes when nobody refers to it any more.
+//! Content that the volume has already is not uploaded again, reads as it was written whatever happens to the file
+//! that brought it, and is deleted when nothing refers to it any more.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 const MIB: u64 = 1 << 20;
 const BLOCK: usize = BLOCK_SIZE as usize;
 
-/// Little memory; what is put is as long as it was written.
+/// Little memory; stored bytes are as many as were written.
 fn with(dedup: Dedup) -> impl Fn(&mut FsConfig) {
     move |config| {
         config.memory_limit = 16 * MIB;
@@ -25,7 +25,7 @@ fn with(dedup: Dedup) -> impl Fn(&mut FsConfig) {
     }
 }
 
-/// Blocks leave as soon as they are full, each in a pack of its own.
+/// Blocks are uploaded as soon as they are full, each in a pack of its own.
 fn eager(config: &mut FsConfig) {
     with(Dedup::Full)(config);
     config.pack_bytes = BLOCK_SIZE;
@@ -36,7 +36,7 @@ fn dedup(life: &Life) -> DedupStatus {
     life.volume.status().dedup.unwrap()
 }
 
-/// Has read what earlier runs have noted.
+/// Waits until the notes of earlier runs have been read.
 fn has_learnt(life: &Life) {
     eventually("what earlier runs noted is known", || {
         !dedup(life).is_learning
@@ -68,7 +68,7 @@ fn remove_tree(life: &Life, name: &str) {
     }
 }
 
-/// What the bucket has noted of the content of packs, and of who shares it.
+/// The bucket's notes on the content of packs, and on the blocks that share it.
 fn notes(bucket: &Bucket) -> Vec<(Key, Vec<KnownFrame>)> {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -128,7 +128,7 @@ fn a_tree_that_is_written_again_takes_no_more_room_and_outlives_the_first() {
         life.crash();
         let life = bucket.start_elsewhere(with(mode));
         check_tree(&life, &second);
-        // And a third one is found by what the first has noted.
+        // And a third one is found by the notes on the first.
         has_learnt(&life);
         let before = bucket.pack_bytes();
         let third = write_tree(&life, "third");
@@ -165,7 +165,7 @@ fn what_comes_up_often_in_one_checkpoint_is_uploaded_once() {
         life.write(twice, 0, &[&half[..], &half].concat(), Stability::Unstable);
         life.flush();
         let put = bucket.pack_bytes();
-        // Fast uploads once more what it has no hash of yet, at most once a pack.
+        // Fast uploads content without a hash once more, at most once for each pack.
         let most = match mode {
             Dedup::Full => BLOCK_SIZE + (300 << 10),
             _ => 2 * BLOCK_SIZE + ((4 * 300) << 10),
@@ -210,8 +210,8 @@ fn what_only_looks_the_same_to_the_cheap_filter_is_not_shared() {
     assert_bytes(&life.read(second, 0, other.len()), &other);
 }
 
-/// A block that leaves early finds its content in the pack of the file `first`, which goes in the checkpoint before:
-/// that has closed, and waits for the pack of another file. Gives the flush of that checkpoint.
+/// A block that is uploaded eagerly finds its content in the pack of the file `first`, which is removed in the
+/// checkpoint before: that has closed, and waits for the pack of another file. Returns the flush of that checkpoint.
 fn found_while_the_first_goes(
     bucket: &Bucket,
     life: &Life,
@@ -242,7 +242,7 @@ fn found_while_the_first_goes(
 
 #[test]
 fn a_pack_that_is_found_and_then_loses_its_last_bytes_is_kept() {
-    // How the first file goes, and whether its bytes go with its checkpoint or when its maps are collected.
+    // How the first file loses its bytes, and whether with its checkpoint or when its maps are collected.
     let ways: [fn(&Life, Inode); 2] = [
         |life, _| life.remove(b"first"),
         |life, inode| life.truncate(inode, 0),
@@ -359,8 +359,8 @@ fn a_volume_that_ends_lets_go_of_its_log_whatever_is_still_looked_for() {
                 }
             });
         }
-        // Its frames are hashed by threads that a runtime does not wait for. They are nicer: beside busy ones that takes
-        // them longer than the next start.
+        // Its frames are hashed by threads that a runtime does not wait for. They have a lower priority: beside busy
+        // ones they may still run after the next start.
         drop(life.spawn(|volume| async move { volume.flush().await }));
         life.crash();
         let started = bucket.try_start_with(config);
@@ -373,9 +373,9 @@ fn a_volume_that_ends_lets_go_of_its_log_whatever_is_still_looked_for() {
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// A block of a file gets one of few contents.
+    /// A block of a file gets one of a few contents.
     Fill(u8, u64, u64),
-    /// A part of one.
+    /// A part of a block.
     Write(u8, u64, usize, u64),
     Truncate(u8, u64),
     Remove(u8),
@@ -411,7 +411,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What each file should be, by its name.
+/// The expected content of each file, by name.
 #[derive(Default)]
 struct Expected(std::collections::BTreeMap<u8, (Inode, Vec<u8>)>);
 
@@ -488,7 +488,7 @@ fn run(mode: Dedup, events: &[Event]) {
             Event::Lose => {
                 life.flush();
                 life.crash();
-                // Its local folder is gone with it.
+                // Its local folder is lost with it.
                 std::fs::remove_dir_all(bucket.local.path()).unwrap();
                 life = bucket.start(|config| {
                     settings(config);
@@ -513,7 +513,7 @@ fn run(mode: Dedup, events: &[Event]) {
     life.flush();
     assert_eq!(life.volume.status().used_bytes, 0);
     life.stop();
-    // What a crash left behind, nothing refers to; all else is gone.
+    // Nothing refers to objects that a crash left behind; all others are deleted.
     assert_eq!(notes(&bucket), []);
 }
 

@@ -1,5 +1,5 @@
-//! The local disk cache: what was fetched from the bucket is not fetched again, also after a restart, and no
-//! byte of it is served that is not the bucket's.
+//! The local disk cache: frames that were fetched from the bucket are not fetched again, even after a restart, and no
+//! byte is served from it that is not the bucket's.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -27,7 +27,7 @@ fn bucket() -> (Bucket, Inode) {
 fn with_cache(config: &mut FsConfig) {
     config.disk_cache_limit = MIN_DISK_CACHE;
     config.memory_limit = 16 << 20;
-    // What is not asked for is not fetched.
+    // No byte is fetched that was not asked for.
     config.prefetch_bytes = 0;
 }
 
@@ -48,7 +48,7 @@ fn files(bucket: &Bucket) -> Vec<PathBuf> {
     files.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Reads everything through the cache, and ends cleanly.
+/// Reads everything through the cache, and stops in order.
 fn fill(bucket: &Bucket, inode: Inode) {
     let life = bucket.start(with_cache);
     read_all(&life, inode);
@@ -58,7 +58,7 @@ fn fill(bucket: &Bucket, inode: Inode) {
     life.stop();
 }
 
-/// Deletes all file data from the bucket: what is read now comes from elsewhere.
+/// Deletes all file data from the bucket: reads must be served from elsewhere.
 fn delete_packs(bucket: &Bucket) {
     for (pack, _) in bucket.packs() {
         match fs::remove_file(pack) {
@@ -87,7 +87,7 @@ fn what_left_memory_is_not_fetched_again() {
     let life = bucket.start(with_cache);
     read_all(&life, inode);
     let fetched = bucket.counts().bytes_got;
-    // Until the disk has it: what is on its way there is not found yet.
+    // Until the disk has it: frames that wait to be written are not found yet.
     for _ in 0..100 {
         life.evict();
         let before = cache(&life).misses;
@@ -129,7 +129,7 @@ fn data_that_is_written_over_is_never_found_in_its_former_state() {
 fn damage_on_the_local_disk_is_never_served_and_healed_from_the_bucket() {
     let (bucket, inode) = bucket();
     fill(&bucket, inode);
-    // One byte in every 64 KiB of what is used.
+    // One byte in every 64 KiB of the used part.
     let mut damaged = 0;
     for path in files(&bucket) {
         let file = fs::File::options()
@@ -152,7 +152,7 @@ fn damage_on_the_local_disk_is_never_served_and_healed_from_the_bucket() {
     let status = cache(&life);
     assert_eq!(status.hits, 0, "{status:?}");
     life.stop();
-    // What was fetched then is good again.
+    // The frames that were fetched then are good again.
     delete_packs(&bucket);
     read_all(&bucket.start(with_cache), inode);
 }
@@ -190,7 +190,7 @@ fn all_of_its_space_is_taken_at_the_start_and_no_more_ever() {
     read_all(&life, inode);
     life.stop();
     assert_eq!(taken(&bucket), MIN_DISK_CACHE);
-    // Another size begins anew, and none gives the space back.
+    // Another size starts with an empty cache, and none frees the space.
     let life = bucket.start(|config| config.disk_cache_limit = MIN_DISK_CACHE + (32 << 20));
     assert_eq!(taken(&bucket), MIN_DISK_CACHE + (32 << 20));
     life.stop();
@@ -212,7 +212,7 @@ fn a_cache_that_cannot_be_opened_is_done_without() {
 fn more_than_fits_leaves_the_oldest_out_and_serves_right_bytes() {
     let bucket = Bucket::new();
     let life = bucket.start(|_| {});
-    // A quarter more than the cache has.
+    // A quarter more than the cache can hold.
     let files: Vec<Inode> = (0..10)
         .map(|i| life.create(format!("{i}").as_bytes()))
         .collect();
@@ -249,7 +249,7 @@ fn a_disk_that_fails_ends_the_use_of_the_cache_and_nothing_else() {
     fill(&bucket, inode);
     let life = bucket.start(with_cache);
     for path in files(&bucket) {
-        // Reads of what the cache knows to be there get the end of the file.
+        // Reads of frames that the cache has meet the end of the file.
         fs::File::options()
             .write(true)
             .open(path)

@@ -1,5 +1,5 @@
-//! The local disk misbehaves: it is full, fails at a flush, refuses a file, loses power. Nothing that it
-//! did not take is acknowledged, nothing that was acknowledged is lost, and work goes on by itself.
+//! The local disk misbehaves: it is full, fails at a flush, refuses a file, loses power. Nothing is acknowledged that
+//! it did not take, nothing acknowledged is lost, and work goes on without help.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn log_works(life: &Life) {
     });
 }
 
-/// Has a flush fail under a commit.
+/// Makes a flush fail during a commit.
 fn break_log(life: &Life, disk: &Disk, inode: Inode) {
     life.write(inode, 1 << 20, b"under way", Stability::Unstable);
     disk.fail(Step::Flush, Fault::Io, 0, 1);
@@ -93,7 +93,7 @@ fn a_disk_that_stays_full_lets_writers_go_on_when_it_has_room_and_says_meanwhile
     let (bucket, disk) = (Bucket::new(), Disk::default());
     let life = bucket.start_on(&disk, small_log);
     let inode = life.create(b"file");
-    // Not even what was recycled can be used again.
+    // Not even a recycled segment can be used again.
     disk.fail(Step::Create, Fault::NoSpace, 0, ALWAYS);
     disk.fail(Step::Rename, Fault::NoSpace, 0, ALWAYS);
     let writer = life.spawn(move |volume| async move {
@@ -126,7 +126,7 @@ fn a_state_file_that_cannot_be_replaced_refuses_the_start_and_loses_nothing() {
         let before = verifier(&life, inode);
         life.crash();
         disk.kill();
-        // Twice: what the first attempt has noted must not mislead the second.
+        // Twice: the notes of the first attempt must not mislead the second.
         for _ in 0..2 {
             disk.fail(Step::ReplaceState, Fault::NoSpace, passes, 1);
             let refusal = bucket.try_start_on(&disk, small_log).err().unwrap();
@@ -149,11 +149,11 @@ fn openings_that_end_at_any_moment_do_not_disown_the_log() {
     life.write(inode, 0, b"in the log only", Stability::FileSync);
     life.crash();
     disk.kill();
-    // The first has told the bucket of its epoch and ends before it has noted that it did.
+    // The first has put its epoch into the bucket and ends before it has noted that.
     disk.fail(Step::ReplaceState, Fault::Io, 1, 1);
     assert!(bucket.try_start_on(&disk, small_log).is_err());
     disk.kill();
-    // The second has noted its intent and ends before the bucket learns of it.
+    // The second has noted its intent and ends before the bucket gets the epoch.
     let controls = bucket.controls.clone();
     disk.after_replace(move || controls.everything.close());
     let opening = std::thread::scope(|scope| {
@@ -178,7 +178,7 @@ fn a_failed_flush_acknowledges_nothing_and_the_log_begins_anew_by_itself() {
     let first = verifier(&life, inode);
     life.write(inode, 200_000, b"unstable", Stability::Unstable);
 
-    // Three wait for one flush.
+    // Three calls wait for one flush.
     let files = disk.log_files();
     files.hold_flushes(true);
     let held = files.flushes();
@@ -203,11 +203,11 @@ fn a_failed_flush_acknowledges_nothing_and_the_log_begins_anew_by_itself() {
     files.hold_flushes(false);
     assert_eq!(life.join(committed).unwrap_err(), Error::Delay);
     assert_eq!(life.join(written).unwrap_err(), Error::Delay);
-    // A second attempt would find the name and take it for another's.
+    // A second attempt would find the name and take it for another client's.
     assert_eq!(life.join(made).unwrap_err(), Error::Io);
     files.fail_flushes(false);
 
-    // As long as the bucket has not got everything nothing is accepted, and everything is read.
+    // Until the bucket has everything, nothing is accepted, and everything can be read.
     let (why, since) = life.volume.status().log_trouble.unwrap();
     assert!(why.contains("a flush failed") && since.is_some(), "{why}");
     assert_eq!(life.try_write(inode, 0, b"x").unwrap_err(), Error::Delay);
@@ -262,7 +262,7 @@ fn a_new_segment_is_tried_until_the_disk_takes_one() {
     disk.fail(Step::Flush, Fault::Io, 0, 3);
     let committed = life.run(|volume| async move { commit(&volume, inode).await });
     assert_eq!(committed, Err(Error::Delay));
-    // Nobody nudges it.
+    // No call wakes it.
     log_works(&life);
     assert_eq!(disk.struck(), 6);
     life.write(inode, 0, b"new", Stability::FileSync);
@@ -309,7 +309,7 @@ fn a_failed_flush_that_nobody_waits_for_is_noticed() {
     let inode = life.create(b"file");
     let first = verifier(&life, inode);
     disk.fail(Step::Flush, Fault::Io, 0, 1);
-    // Full segments are flushed in the background. What comes after the failure is refused.
+    // Full segments are flushed in the background. Writes after the failure are refused.
     life.run(|volume| async move {
         let data = pattern(1, 500_000);
         for i in 0..5 {
@@ -322,7 +322,7 @@ fn a_failed_flush_that_nobody_waits_for_is_noticed() {
         }
     });
     eventually("the flush has failed", || disk.struck() == 1);
-    // It may not be known as such yet; and until the log is replaced writes are refused.
+    // It may not be known yet; and until the log is replaced, writes are refused.
     eventually("the verifier is another", || {
         let written = life.try_write(inode, 0, b"v");
         written.is_ok_and(|reply| reply.verifier != first)
@@ -342,7 +342,7 @@ fn a_process_that_ends_before_a_failed_log_is_replaced_comes_back_with_another_v
         disk.state_text().contains(&"00".repeat(16))
     });
     life.crash();
-    // The kernel still runs, and yet what it holds need not be on the disk.
+    // The kernel still runs, but its pages need not be on the disk.
     disk.kill();
     bucket.controls.set_down(false);
     let life = bucket.start_on(&disk, small_log);
@@ -435,7 +435,7 @@ fn after_power_cuts_every_stable_byte_is_back_under_a_new_verifier() {
 
 // Files are damaged, removed, or cannot be read.
 
-/// What somebody does to a segment.
+/// Damage to a segment.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
     Remove,
@@ -477,7 +477,7 @@ impl Harm {
         }
     }
 
-    /// Whether it leaves a trace even in the last segment.
+    /// Whether it is noticed even in the last segment.
     fn is_noticed_in_the_last(self) -> bool {
         matches!(self, Harm::Header | Harm::Payload)
     }
@@ -499,7 +499,7 @@ fn harm_to_a_segment_is_refused_or_costs_what_lies_behind_it_and_serves_nothing_
     }
     life.crash();
     disk.kill();
-    // The last one is prepared for what comes next.
+    // The last one is prepared for the next records.
     let segments = disk.names();
     let begun = &segments[..segments.len() - 1];
     assert!(begun.len() >= 3, "{segments:?}");
@@ -532,7 +532,7 @@ fn harm_to_a_segment_is_refused_or_costs_what_lies_behind_it_and_serves_nothing_
                     life.write(inode, 0, b"on", Stability::FileSync);
                 }
             }
-            // What the bucket has is there in any case.
+            // The published part is there in any case.
             let life = copy.start_elsewhere(small_log);
             let found = life.read(inode, 2, 998);
             assert_bytes(&found, &pattern(99, 1000)[2..]);
@@ -569,7 +569,7 @@ fn a_log_that_cannot_be_read_or_opened_refuses_the_start_and_names_what() {
         disk.fail(step, fault, 0, ALWAYS);
         let started = bucket.try_start_on(&disk, small_log);
         match (step, started) {
-            // There are records to serve: it is opened, and writers wait.
+            // There are records to serve: the volume is opened, and writers wait.
             (Step::Rename, Ok(life)) => {
                 let (why, _) = life.volume.status().log_trouble.unwrap();
                 assert!(words.iter().all(|word| why.contains(word)), "{why}");

@@ -1,5 +1,5 @@
-//! How long a first start takes on a store that is far away: in round trips, which count once if requests are under way
-//! together. Time stands still here but for the store, each of whose answers takes one tick.
+//! How long a first start takes on a store with a high latency: in round trips, which count once if requests are in
+//! flight together. The clock stands still here except for the store, whose every answer takes one tick.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,8 @@ async fn a_first_start_on_a_store_that_is_far_away_takes_few_round_trips() {
     made.unwrap().close(Duration::from_secs(1)).await;
     let (opened, open, opened_with) = cost(&counts, Volume::open(&store, config())).await;
     opened.unwrap().close(Duration::from_secs(1)).await;
-    // What is not SlateDB's own: a listing, the descriptor twice, the note of who holds the volume, and nothing that is read again of what was just made.
+    // Requests that are not SlateDB's own: a listing, the descriptor twice, the note of the holder, and no read of an
+    // object that was just made.
     assert_eq!(probe, 5);
     assert!(make <= 23, "{make} round trips, {made_with} requests");
     assert!(open <= 28, "{open} round trips, {opened_with} requests");
@@ -69,7 +70,7 @@ async fn a_first_start_on_a_store_that_is_far_away_takes_few_round_trips() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_on_a_store_that_is_far_away_leaves_the_volume_to_others() {
-    // As far as a stop with the limit below can do with.
+    // The highest latency with which a stop can keep the limit below.
     let (store, counts) = far_away(20 * TICK);
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let made = Volume::format_and_open(&store, config(one.path())).await;

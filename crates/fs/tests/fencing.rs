@@ -1,5 +1,5 @@
-//! Two gateways and one bucket: the later one has it, whatever the earlier one was doing, and what the
-//! earlier one had acknowledged alone is kept and can be brought back.
+//! Two gateways and one bucket: the later one has the volume, whatever the earlier one was doing, and the changes
+//! that only the earlier one had acknowledged are kept and can be recovered.
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ mod kept_logs;
 
 const MIB: usize = 1 << 20;
 
-/// Has the gateway publish; it must find that it was taken over.
+/// Makes the gateway publish; it must find that it was taken over.
 #[track_caller]
 fn finds_out(first: &Life) {
     let flushed = first.run(|volume| async move { volume.flush().await });
@@ -23,7 +23,7 @@ fn finds_out(first: &Life) {
     assert_eq!(first.volume.status().stopped, Some(Stopped::Fenced));
 }
 
-/// Nothing that needs to be stable is acknowledged any more.
+/// Asserts that no change that must be stable is acknowledged any more.
 #[track_caller]
 fn refuses_changes(first: &Life, inode: Inode) {
     first.run(|volume: Volume| async move {
@@ -45,8 +45,8 @@ fn refuses_changes(first: &Life, inode: Inode) {
     });
 }
 
-/// The fenced gateway has left alone what was there, and what it has put beside it is its own: packs
-/// under its epoch, tables that no manifest names, and SlateDB's notes on its own merges.
+/// Asserts that the fenced gateway has not changed existing objects, and that the added ones are its own: packs under
+/// its epoch, tables that no manifest names, and SlateDB's notes on its own merges.
 #[track_caller]
 fn changed_nothing(
     before: &BTreeMap<String, Vec<u8>>,
@@ -75,17 +75,16 @@ fn changed_nothing(
     }
 }
 
-/// Every object, at a moment when the gateway of `site` makes no requests: the one that may still be
-/// merging tables in the background.
+/// Every object, at a moment when the gateway of `site`, which may still be merging tables in the background, sends
+/// no requests.
 fn objects_while_quiet(site: &Bucket) -> BTreeMap<String, Vec<u8>> {
     site.controls.everything.close();
-    // What is under way ends.
+    // Requests in flight end.
     std::thread::sleep(Duration::from_millis(60));
     site.objects()
 }
 
-/// Salvages the log that the gateway of `bucket` had put aside under `label`, with and without the
-/// volume below it.
+/// Salvages the log that the gateway of `bucket` had archived under `label`, with and without the volume as its base.
 fn salvage(bucket: &Bucket, label: &str, to: &Path, with_base: bool) -> Salvage {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -108,7 +107,7 @@ fn salvage(bucket: &Bucket, label: &str, to: &Path, with_base: bool) -> Salvage 
     })
 }
 
-/// Labels of the logs that were put aside.
+/// Labels of the archived logs.
 fn put_aside(bucket: &Bucket) -> Vec<String> {
     let logs = Logs::open(bucket.local.path()).unwrap();
     let labels = logs.list().into_iter().map(|log| log.label);
@@ -133,7 +132,7 @@ fn a_gateway_taken_over_while_it_is_partitioned_stops_at_its_next_publish_and_it
     let verifier =
         first.run(|volume| async move { volume.commit(&ROOT, kept, 0, 0).await.unwrap().1 });
 
-    // The way to the store is cut: clients notice nothing.
+    // The connection to the store is cut: clients notice nothing.
     bucket.controls.set_down(true);
     first.write(kept, 4096, &pattern(3, 4096), Stability::FileSync);
     first.truncate(deep, 5000);
@@ -213,7 +212,7 @@ fn a_gateway_taken_over_while_it_is_partitioned_stops_at_its_next_publish_and_it
     assert!(!target.join("files/gone").exists());
     assert!(salvaged.gaps.is_empty() && salvaged.not_understood.is_empty());
 
-    // Without the store there is what was written, and it says so.
+    // Without the store only the written ranges are there, and the salvage says so.
     let target = to.path().join("ranges");
     let salvaged = salvage(&bucket, "epoch-1", &target, false);
     let kept = &salvaged.files[0];
@@ -225,7 +224,7 @@ fn a_gateway_taken_over_while_it_is_partitioned_stops_at_its_next_publish_and_it
     assert_bytes(&bytes, &merged_onto_nothing());
     first.crash();
 
-    // Once it is forgotten it is gone.
+    // A log that was forgotten is deleted.
     assert!(logs.forget(&Label::parse("epoch-1"), false).unwrap() > 0);
     assert_eq!(put_aside(&bucket), [""; 0]);
 }
@@ -236,7 +235,7 @@ fn merged_onto_nothing() -> Vec<u8> {
     bytes
 }
 
-/// What a publish of the first gateway is about to put when the second one takes over.
+/// The object that a publication of the first gateway is about to put when the second one takes over.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Packs,
@@ -283,7 +282,7 @@ fn a_takeover_at_any_step_of_a_publish_leaves_the_volume_to_the_second_gateway()
         second.write(kept, 10, b"and on", Stability::FileSync);
         second.stop();
 
-        // Whoever comes next finds what the second one wrote, from the bucket alone.
+        // A later gateway finds the writes of the second one, from the bucket alone.
         let third = bucket.start_elsewhere(|_| {});
         let mut expected = pattern(4, MIB);
         expected[10..16].copy_from_slice(b"and on");
@@ -310,7 +309,7 @@ fn a_fenced_gateway_deletes_no_pack_that_its_successor_uses() {
     first.write(file, 0, &pattern(1, MIB), Stability::FileSync);
     first.flush();
     let dead = bucket.packs();
-    // It is about to delete the pack that nothing refers to any more.
+    // It is about to delete the pack to which nothing refers any more.
     bucket.controls.pack_deletes.close();
     first.write(file, 0, &pattern(2, MIB), Stability::FileSync);
     let flush = first.spawn(|volume| async move { volume.flush().await });
@@ -320,7 +319,7 @@ fn a_fenced_gateway_deletes_no_pack_that_its_successor_uses() {
 
     let elsewhere = bucket.seen_elsewhere();
     let second = elsewhere.start(|_| {});
-    // The second one deletes it by itself, writes over what there is, and has dead packs of its own.
+    // The second one deletes it as well, overwrites the file, and has dead packs of its own.
     for round in 3..6 {
         second.write(file, 0, &pattern(round, MIB), Stability::FileSync);
         second.flush();
@@ -364,7 +363,7 @@ fn of_two_gateways_that_open_at_the_same_moment_one_can_publish() {
                 .into_iter()
                 .map(|task| task.join().unwrap().0)
                 .collect();
-            // Only now does anybody write: both have opened it, or have been refused.
+            // No gateway writes before this: both have opened the volume, or were refused.
             let published = lives.iter().map(|life| {
                 let Some(life) = life else { return false };
                 life.run(|volume: Volume| async move {
@@ -418,7 +417,7 @@ fn of_two_gateways_that_open_a_free_volume_at_the_same_moment_one_is_refused_and
     last.stop();
 }
 
-/// A client still has the handle, and must not find another file behind it.
+/// A client still has the handle, and must not reach another file with it.
 #[test]
 fn a_number_that_was_given_out_and_lost_is_never_given_out_again() {
     let bucket = Bucket::new();
@@ -428,7 +427,7 @@ fn a_number_that_was_given_out_and_lost_is_never_given_out_again() {
         .map(|number| first.create(format!("lost-{number}").as_bytes()))
         .collect();
     first.crash();
-    // Its successor gives out others, and they are lost as well.
+    // Its successor assigns others, and they are lost as well.
     let second = bucket.seen_elsewhere();
     let life = second.start(|_| {});
     let also = life.create(b"lost too");
@@ -441,7 +440,7 @@ fn a_number_that_was_given_out_and_lost_is_never_given_out_again() {
     for inode in lost.into_iter().chain([also]) {
         assert_eq!(life.getattr(inode), Err(Error::Stale), "{inode:?}");
     }
-    // Where the log continues, nothing is lost and no number left out.
+    // If the log continues, nothing is lost and no number is skipped.
     let last = life.create(b"last");
     life.stop();
     let life = third.start(|_| {});
@@ -449,7 +448,8 @@ fn a_number_that_was_given_out_and_lost_is_never_given_out_again() {
     life.crash();
 }
 
-/// What a starting gateway has read of the bucket counts only if it is so still when it has it for itself.
+/// The state of the bucket that a starting gateway has read is valid only if it is unchanged when the gateway holds
+/// the volume.
 #[test]
 fn a_gateway_that_comes_and_goes_while_another_one_starts_keeps_what_it_has_written() {
     let bucket = Bucket::new();
@@ -469,7 +469,7 @@ fn a_gateway_that_comes_and_goes_while_another_one_starts_keeps_what_it_has_writ
     });
     let inode = life.lookup(b"meanwhile").inode;
     assert_bytes(&life.read(inode, 0, 100), b"of the other one");
-    // Its own log is put aside, as it would have been if the other one had come before.
+    // Its own log is archived, as it would have been if the other one had come before.
     assert_bytes(&life.read(published, 0, 100), b"first");
     let new = life.create(b"new");
     assert!(new.0 > inode.0, "{new:?} was given out before");

@@ -1,5 +1,5 @@
-//! Calls on a file that is in memory in many small pieces, with the bucket's bytes between them: each frame between
-//! them is fetched once.
+//! Calls on a file that is in memory in many small pieces, with the bucket's bytes in between: each frame in between
+//! is fetched once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ impl Reads for Maps {
     }
 }
 
-/// Writes single bytes all over the first MiB of a file; returns its content then.
+/// Writes single bytes all over the first MiB of a file; returns its content after that.
 fn write_here_and_there(life: &Life, file: Inode, mut content: Vec<u8>) -> Vec<u8> {
     let places = || (0..GAPS).map(|i| i * (MIB / GAPS) + i % 7);
     places().for_each(|at| content[at] = 255);

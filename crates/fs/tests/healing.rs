@@ -1,4 +1,4 @@
-//! Damaged frames: they are named, the rest of the file is read, and a good copy that is at hand goes to the bucket anew.
+//! Damaged frames: they are reported, the rest of the file is readable, and an available good copy is uploaded again.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use forebay_fs::{DamageState, DamagedFrame, MIN_DISK_CACHE, ScrubStatus};
 use forebay_types::Inode;
 use forebay_vfs::{Error, Stability};
 
-/// Bytes of the largest frame.
+/// Length of the largest frame.
 const FRAME: usize = 256 << 10;
 
-/// Turns a bit over in the bytes of the n-th frame of a pack of raw frames of the largest size.
+/// Flips a bit in the bytes of the n-th frame of a pack of raw frames of the largest size.
 fn damage(pack: &Path, frame: usize) {
     let mut bytes = fs::read(pack).unwrap();
     bytes[40 + frame * (128 + FRAME) + 128 + 1000] ^= 1;
@@ -29,7 +29,7 @@ fn uncompressed(config: &mut forebay_fs::FsConfig) {
     config.compression = forebay_fs::Compression::Off;
 }
 
-/// What became of damage, when that is known.
+/// The damaged frames, when none of them is undecided any more.
 fn settled(life: &Life) -> Vec<DamagedFrame> {
     let frames = || status(life).damaged_frames;
     let is_settled = |frame: &DamagedFrame| match frame.state {
@@ -44,7 +44,7 @@ fn settled(life: &Life) -> Vec<DamagedFrame> {
     frames()
 }
 
-/// Whether somebody else reads the file as it was.
+/// Whether another gateway reads the file unchanged.
 fn is_whole_elsewhere(bucket: &Bucket, inode: Inode, len: usize) {
     let life = bucket.start_elsewhere(|_| {});
     assert_bytes(&life.read(inode, 0, len), &pattern(len as u64, len));
@@ -72,14 +72,14 @@ fn clean_bytes_in_memory_heal_what_the_scrub_finds() {
         assert_eq!((frame.from, frame.to), (from as u64, (from + FRAME) as u64));
     }
     assert_eq!(life.volume.status().damaged_frames, 0);
-    // Those frames, and nothing else, go there again.
+    // Only those frames are uploaded again.
     let before = bucket.pack_bytes();
     life.flush();
     let more = (bucket.pack_bytes() - before) as usize;
     assert!((2 * FRAME..2 * FRAME + 2000).contains(&more), "{more}");
     let used = life.volume.status().used_bytes;
     assert_eq!(used, len as u64, "they count once");
-    // What is damaged no file needs any more.
+    // No file needs the damaged frames any more.
     let again = scrub(&life);
     assert_eq!(again.damaged_packs.len(), 1);
     eventually("it is looked up", || {
@@ -156,7 +156,7 @@ fn of_a_window_what_the_disk_cache_has_is_healed_and_what_it_has_not_is_named() 
     damage(&pack, 2);
 
     let life = bucket.start(cached);
-    // One GET brings all four to a reader.
+    // One GET fetches all four for a reader.
     assert_eq!(life.try_read(inode, 0, len), Err(Error::Io));
     scrub(&life);
     let frames = settled(&life);
@@ -197,7 +197,7 @@ fn what_is_nowhere_else_is_named_and_the_rest_of_the_file_is_read() {
     let pack = only_pack(&bucket);
     damage(&pack, 1);
 
-    // A reader meets it.
+    // A reader meets the damage.
     let life = bucket.start(|config| config.prefetch_bytes = 0);
     assert_eq!(life.try_read(inode, 0, len), Err(Error::Io));
     let expected = pattern(len as u64, len);
@@ -220,7 +220,7 @@ fn what_is_nowhere_else_is_named_and_the_rest_of_the_file_is_read() {
     scrub(&life);
     assert_eq!(settled(&life), frames);
 
-    // Somebody writes it anew.
+    // A client writes the bytes again.
     let anew = pattern(1, FRAME);
     life.write(inode, FRAME as u64, &anew, Stability::Unstable);
     life.flush();
@@ -239,7 +239,7 @@ fn healing_keeps_what_is_written_and_cut_off_meanwhile() {
     for frame in 0..3 {
         damage(&only_pack(&bucket), frame);
     }
-    // Not published: newer than what is damaged.
+    // Unpublished bytes, which are newer than the damaged ones.
     life.write(inode, 100, b"newer", Stability::Unstable);
     life.truncate(inode, 2 * FRAME as u64 + 5);
     scrub(&life);

@@ -1,14 +1,14 @@
-//! Tries random histories. One that fails is shrunk, and told in a line of its own after what failed, so that the
-//! end of an output has both.
+//! Tries random histories. A failing one is shrunk, and printed in a line of its own after the failure, so that the
+//! end of the output has both.
 //!
-//! `FOREBAY_MODEL_CASES` sets how many each test tries (default 12).
+//! `FOREBAY_MODEL_CASES` sets how many histories each test tries (default 12).
 
 use std::fmt::Debug;
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestError, TestRunner};
 
-/// Calls `run` with histories out of `strategy`; it panics where one fails.
+/// Calls `run` with histories from `strategy`; it panics if one fails.
 pub(crate) fn try_all<S>(strategy: &S, run: impl Fn(S::Value))
 where
     S: Strategy<Value: Debug>,

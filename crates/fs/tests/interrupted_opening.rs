@@ -1,4 +1,4 @@
-//! Openings that end before they are done, one after the other: none of them may cost the log.
+//! Openings that end before they are complete, one after the other: none of them may lose the log.
 
 use std::io;
 use std::path::Path;
@@ -10,11 +10,11 @@ use forebay_fs::{Environment, LocalFolder, Volume};
 use forebay_types::Inode;
 use forebay_wal::Storage;
 
-/// A local folder whose state file is replaced so many times, and then no more.
+/// A local folder whose state file can be replaced this many times, and then no more.
 struct Ending {
     folder: Arc<dyn LocalFolder>,
     replacements: AtomicUsize,
-    /// Whether the one that fails is made nevertheless.
+    /// Whether the failing replacement takes effect nevertheless.
     last_is_made: bool,
 }
 
@@ -59,8 +59,7 @@ impl LocalFolder for Ending {
     }
 }
 
-/// Opens the volume until its state file is about to be replaced, or was just replaced, for the
-/// `replacement`th time.
+/// Opens the volume until its state file is about to be replaced, or was just replaced, for the `replacement`th time.
 fn open_until(bucket: &Bucket, replacement: usize, last_is_made: bool) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -91,13 +90,13 @@ fn two_openings_that_ended_early_leave_the_log_to_the_third() {
     life.crash();
     // The bucket has this one's epoch, and the folder knows it only as an intent ...
     open_until(&bucket, 2, false);
-    // ... which this one replaces by its own, before the bucket has that.
+    // ... which this one replaces by its own, before the bucket has that epoch.
     open_until(&bucket, 1, true);
     let life = bucket.start(|_| {});
     assert_eq!(life.try_lookup(Inode::ROOT, b"file").unwrap().inode, inode);
 }
 
-/// What such an opening was about to take is nothing that the bucket has had.
+/// The epoch that such an opening was about to take is none that the bucket has had.
 #[test]
 fn an_opening_after_a_takeover_that_ended_early_leaves_the_volume_to_the_next() {
     let bucket = Bucket::new();

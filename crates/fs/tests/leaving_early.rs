@@ -1,5 +1,6 @@
-//! What a stream has filled goes to the bucket before its checkpoint closes, and can be evicted then: it reads as it
-//! was written, whatever is written, cut off, removed or published around it, and a crash loses none of it.
+//! Eager upload: blocks that a stream has filled go to the bucket before their checkpoint closes, and can be evicted
+//! then. They read as they were written, whatever is written, cut off, removed or published around them, and a crash
+//! loses none of them.
 
 use proptest::prelude::*;
 
@@ -12,7 +13,7 @@ use forebay_vfs::Stability;
 const MIB: u64 = 1 << 20;
 const BLOCK: usize = BLOCK_SIZE as usize;
 
-/// Little memory, and nobody who publishes; blocks leave as soon as they are full, each in a pack of its own.
+/// Little memory, and no publications; blocks are uploaded as soon as they are full, each in a pack of its own.
 fn eager(config: &mut FsConfig) {
     config.memory_limit = 16 * MIB;
     config.pack_bytes = BLOCK_SIZE;
@@ -20,7 +21,7 @@ fn eager(config: &mut FsConfig) {
     config.compression = forebay_fs::Compression::Off;
 }
 
-/// Waits until all packs that were begun are in the bucket, and so many at least.
+/// Waits until all packs that were begun are in the bucket, and at least this many.
 fn arrived(bucket: &Bucket, life: &Life, packs: usize) {
     eventually("the blocks have left", || {
         bucket.packs().len() >= packs && life.volume.status().uploads == 0
@@ -59,7 +60,7 @@ fn the_memory_of_packs_is_given_back_though_the_checkpoint_stays_open() {
     let bucket = Bucket::new();
     let life = bucket.start(|config| {
         eager(config);
-        // Nobody asks for the room.
+        // No writer needs the room.
         config.memory_limit = 64 * MIB;
     });
     let inode = life.create(b"stream");
@@ -146,7 +147,7 @@ fn a_block_that_changes_on_its_way_goes_again_with_its_checkpoint() {
     life.write(inode, 1000, b"later", Stability::Unstable);
     bucket.controls.pack_puts.open();
     arrived(&bucket, &life, 1);
-    // Not by itself: who writes the same bytes over and over pays for them twice at most.
+    // Not without a flush: a writer that overwrites the same bytes again and again pays for two uploads at most.
     assert_eq!(life.volume.status().dirty_bytes, BLOCK_SIZE);
     life.flush();
     life.crash();
@@ -185,7 +186,7 @@ fn a_checkpoint_waits_for_what_is_on_its_way_though_the_next_one_writes_there() 
         copy
     };
     life.flush();
-    // The bucket's first state is that of the first checkpoint.
+    // The first published state is that of the first checkpoint.
     let elsewhere = copy.start(eager);
     assert_bytes(&elsewhere.read(inode, 0, BLOCK), &first);
 }
@@ -198,7 +199,7 @@ fn what_the_next_checkpoint_cuts_off_is_kept_for_this_one_and_not_read() {
     let data = pattern(1, 2 * BLOCK);
     life.write(inode, 0, &data, Stability::Unstable);
     arrived(&bucket, &life, 2);
-    // Something else that keeps the publisher waiting.
+    // Another upload that keeps the publisher waiting.
     bucket.controls.pack_puts.close();
     let other = life.create(b"other");
     life.write(other, 0, b"other", Stability::Unstable);
@@ -229,7 +230,7 @@ enum Event {
     Fill(u64, u64),
     Write(u64, usize, u64),
     Truncate(u64),
-    /// A stream of another file, for which what is clean has to go.
+    /// A stream of another file, for which clean blocks must be evicted.
     Stream(u64),
     Read(u64, usize),
     Flush,
@@ -257,7 +258,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The bytes that a file should have.
+/// The expected content of a file.
 #[derive(Default)]
 struct Expected(Vec<u8>);
 
@@ -320,7 +321,7 @@ fn run(events: &[Event]) {
     life.crash();
     let life = bucket.start_elsewhere(eager);
     expected.check(&life, inode);
-    // What is counted is what there is.
+    // The counts are those of the existing objects.
     life.remove(b"file");
     life.remove(b"other");
     life.flush();

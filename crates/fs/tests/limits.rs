@@ -1,4 +1,4 @@
-//! At a limit writers wait and nothing fails; without the bucket everything local goes on.
+//! At a limit writers wait and nothing fails; without the bucket all local work goes on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ fn many_times_the_memory_is_written_while_writers_wait_and_memory_stays_within_i
     }
     writers.into_iter().for_each(|writer| life.join(writer));
     assert!(highest > LIMIT / 2, "the limit was never near");
-    // Copies that writers make of what is being uploaded may exceed it by a little.
+    // Copies that writers make of bytes in upload may exceed it by a little.
     assert!(highest < LIMIT + (8 << 20), "{highest} bytes");
     for inode in &inodes {
         for i in 0..EACH {
@@ -76,7 +76,7 @@ fn single_bytes_all_over_a_file_do_not_exhaust_the_memory() {
 #[test]
 fn a_pack_of_the_smallest_files_counts_with_all_of_its_headers() {
     const FILES: u64 = 1000;
-    /// Of a frame, and its entry in the index.
+    /// Bytes of a frame's header and its entry in the index.
     const HEADER: u64 = 172;
     let bucket = Bucket::new();
     let life = bucket.start(|_| {});
@@ -273,7 +273,7 @@ fn without_the_bucket_everything_local_goes_on_and_resumes_alone() {
     std::thread::sleep(Duration::from_millis(500));
     assert!(!writer.is_finished(), "60 MiB do not fit in 32");
     assert!(life.volume.status().memory_bytes <= 33 << 20);
-    // Others read and commit meanwhile.
+    // Other clients read and commit meanwhile.
     assert_bytes(&life.read(inode, 0, 1 << 20), &expected[..1 << 20]);
     life.commit(inode);
 
@@ -301,7 +301,7 @@ fn a_read_that_needs_the_bucket_asks_to_come_back_while_it_is_away() {
     bucket.controls.set_down(true);
     assert_eq!(life.try_read(inode, 0, 1000), Err(Error::Delay));
     bucket.controls.set_down(false);
-    // The store is asked again a moment later, not at once.
+    // The next request to the store is sent a moment later, not at once.
     life.patient = true;
     assert_bytes(&life.read(inode, 0, 1 << 20), &pattern(1, 1 << 20));
 }
@@ -332,7 +332,7 @@ fn a_burst_larger_than_memory_is_replayed() {
         life.write(inode, i << 20, &pattern(i, 1 << 20), Stability::Unstable);
     }
     life.crash();
-    // A third of what is in the log.
+    // A third of the bytes in the log.
     let life = bucket.start(memory(16 << 20));
     for i in 0..40u64 {
         assert_bytes(&life.read(inode, i << 20, 1 << 20), &pattern(i, 1 << 20));
@@ -377,7 +377,7 @@ fn small_log(config: &mut FsConfig) {
     };
 }
 
-/// Bytes that `file` takes in the log and in memory before writers wait.
+/// Writes to `file` until the log or memory makes writers wait.
 fn fill(life: &Life, file: Inode) -> tokio::task::JoinHandle<()> {
     life.spawn(move |volume| async move {
         for i in 0..40u64 {
@@ -394,7 +394,7 @@ fn with_the_store_away_and_the_log_full_writers_wait_and_all_go_on_when_it_is_ba
     let files: Vec<Inode> = (0..3u8).map(|i| life.create(&[b'a' + i])).collect();
     life.flush();
     bucket.controls.set_down(true);
-    // What is read below, whoever gets the rest of the log.
+    // Read below, whichever writer gets the rest of the log.
     life.write(files[0], 0, &pattern(0, 1 << 20), Stability::Unstable);
     let writers: Vec<_> = files.iter().map(|&file| fill(&life, file)).collect();
     eventually("the log is full", || {
@@ -407,7 +407,7 @@ fn with_the_store_away_and_the_log_full_writers_wait_and_all_go_on_when_it_is_ba
     assert!(!writers.iter().any(tokio::task::JoinHandle::is_finished));
     let (used, limit) = life.volume.status().log.unwrap();
     assert!(used <= limit);
-    // Who only reads, or looks up, waits for nothing.
+    // A client that only reads or looks up waits for nothing.
     assert_bytes(&life.read(files[0], 0, 1 << 20), &pattern(0, 1 << 20));
     life.lookup(b"b");
     bucket.controls.set_down(false);
@@ -458,16 +458,16 @@ fn a_call_for_which_there_is_no_room_in_time_is_asked_to_come_back_and_leaves_no
             }
             panic!("there is room for everything");
         };
-        // Nothing opens the bucket before the call is answered.
+        // The bucket stays closed until the call is answered.
         let (before, error) = life.run(fill);
         assert_eq!(error, Error::Delay);
         assert!(before > 0);
         assert_eq!(life.volume.status().admitted_bytes, 0);
-        // Others are served meanwhile.
+        // Other clients are served meanwhile.
         life.lookup(b"file");
         bucket.controls.everything.open();
         life.flush();
-        // It was not done, and can be done now.
+        // The write was not made, and can be made now.
         let data = pattern(7, 1 << 20);
         life.write(file, 1 << 40, &data, Stability::Unstable);
         life.create(b"later");
@@ -491,7 +491,7 @@ fn clients_that_give_up_while_they_wait_for_the_log_or_for_memory_leave_nothing_
         life.flush();
         bucket.controls.everything.close();
         let writer = fill(&life, file);
-        // A hundred clients come and wait. Some may get the last of the room, as long as the writer has not taken it.
+        // A hundred clients come and wait. Some may get the last of the room, while the writer has not taken it.
         let kind = match tight_memory {
             true => Trouble::MemoryFull,
             false => Trouble::LogFull,
@@ -507,7 +507,7 @@ fn clients_that_give_up_while_they_wait_for_the_log_or_for_memory_leave_nothing_
         eventually("a hundred wait", || {
             life.volume.troubles().counts(kind).waiting >= 100
         });
-        // They go.
+        // They give up.
         clients.iter().for_each(tokio::task::JoinHandle::abort);
         writer.abort();
         eventually("all are gone", || {
@@ -518,7 +518,7 @@ fn clients_that_give_up_while_they_wait_for_the_log_or_for_memory_leave_nothing_
         let status = life.volume.status();
         assert_eq!((status.dirty_bytes, status.unpublished_bytes()), (0, 0));
         assert_eq!(status.admitted_bytes, 0);
-        // As much is let in at once as before: a log segment takes one such write.
+        // As much is admitted at once as before: a log segment takes one such write.
         bucket.controls.everything.close();
         let fits = if tight_memory { 12 } else { 3 };
         let other = life.spawn(move |volume| async move {
@@ -549,7 +549,7 @@ fn what_is_in_memory_is_told_at_once_and_everything_else_is_left_to_read() {
     assert_eq!(at_once(&life, &ROOT, file, 1 << 20), Some((1 << 20, false)));
     assert_eq!(at_once(&life, &ROOT, file, 5 << 19), Some((1 << 19, true)));
     assert_eq!(at_once(&life, &ROOT, file, 3 << 20), Some((0, true)));
-    // What ends in an error.
+    // Reads that end in an error.
     let private = SetAttributes {
         mode: Some(0o600),
         ..SetAttributes::default()

@@ -1,5 +1,6 @@
-//! What the file system promises, proven on all of it: a volume that runs, on a bucket and a log that fail, stall and
-//! end as the test says. One program of all of them, for linking it costs more than running it; a module for each subject.
+//! The promises of the file system, proven on all of it: a running volume, on a bucket and a log that fail, stall and
+//! end as the test says. One program for all tests, because linking it costs more than running it; a module for each
+//! subject.
 
 #![allow(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! Random operations on a volume and on a reference model, with crashes, moves to other machines
-//! and a cache that is too small. What fails is shrunk and printed.
+//! Random operations on a volume and on a reference model, with crashes, moves to other machines and a cache that is
+//! too small. A failing history is shrunk and printed.
 
 use crate::common::model::{Model, Op, draw};
 use crate::common::*;
@@ -12,9 +12,9 @@ use proptest::prelude::*;
 enum Event {
     Do(Op),
     Flush,
-    /// A flush that goes on beside the next operations.
+    /// A flush that runs beside the next operations.
     FlushBeside,
-    /// Everything that is clean leaves the cache.
+    /// All clean blocks are evicted.
     Evict,
     /// kill -9, and a start with the same local folder.
     Crash,
@@ -49,7 +49,7 @@ fn run(dedup: Dedup, events: &[Event], expected: &Expected) {
     small(&mut config);
     let mut life = bucket.start_with(config.clone());
     let mut model = Model::default();
-    // So that short histories have something to work on.
+    // So that short histories have objects to work on.
     for op in [Op::Create(0, 0), Op::Create(0, 1), Op::Mkdir(0, 2)] {
         model.step(&life, &op);
     }

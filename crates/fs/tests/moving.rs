@@ -1,4 +1,4 @@
-//! Moving between directories: the objects that a call looks at, the locks that it holds meanwhile, and that no ring
+//! Moves between directories: the objects that a call looks at, the locks that it holds meanwhile, and that no cycle
 //! is made.
 
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Reads for Asked {
     }
 }
 
-/// Makes `levels` directories, one in the other.
+/// Makes `levels` nested directories.
 fn make_deep(life: &Life, top: Inode, levels: usize) -> Vec<Inode> {
     life.run(|volume| async move {
         let volume = volume.with_commit_mode(CommitMode::Async);
@@ -111,7 +111,7 @@ fn a_rename_looks_at_what_lies_above_only_where_a_directory_is_moved_by_who_may_
     assert_eq!(try_as(ROOT, b"directory"), Ok(()));
     let all = asked.objects();
     assert!((LEVELS - 1..LEVELS + 3).contains(&all), "{all} objects");
-    // Up from there only the new place counts, and it is in memory.
+    // From there upwards only the new place counts, and it is in memory.
     assert_eq!(life.rename((deep, b"new"), (a, b"directory")), Ok(()));
     assert_eq!(life.rename((a, b"other"), (deep, b"new")), Ok(()));
     assert_eq!(asked.objects(), 1, "the directory that is moved");
@@ -129,7 +129,7 @@ fn directories_are_moved_out_of_any_depth_and_to_no_place_deeper_than_4096_level
     assert_eq!(to((TOP, b"directory"), 4096), Ok(()));
     life.rename((made[4096], b"y"), (TOP, b"directory"))
         .unwrap();
-    // A file makes no ring.
+    // A file makes no cycle.
     assert_eq!(to((TOP, b"file"), 4098), Ok(()));
     assert_eq!(life.rename((made[4098], b"y"), (TOP, b"file")), Ok(()));
     assert_eq!(life.rename((made[4097], b"x"), (TOP, b"shallow")), Ok(()));
@@ -158,7 +158,7 @@ fn a_walk_to_the_root_holds_nobody_and_does_not_count_once_an_ancestor_has_moved
     let watched = asked.clone();
     life.run(|volume| async move {
         watched.asked.notified().await;
-        // Both of its directories can be used, and directories moved elsewhere.
+        // Both of its directories can be used, and directories can be moved elsewhere.
         for (directory, name) in [(TOP, b"new"), (to, b"new")] {
             let mode = forebay_vfs::CreateMode::Guarded(SetAttributes::default());
             volume.create(&ROOT, directory, name, &mode).await.unwrap();
@@ -166,7 +166,7 @@ fn a_walk_to_the_root_holds_nobody_and_does_not_count_once_an_ancestor_has_moved
         rename(&volume, (others[0], b"directory"), (others[1], b"d"))
             .await
             .unwrap();
-        // A directory that the walk has passed already moves below the one that is to be moved.
+        // A directory that the walk has passed already moves below the one that will be moved.
         rename(&volume, (made[4], b"x"), (moved, b"x"))
             .await
             .unwrap();

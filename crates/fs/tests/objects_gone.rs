@@ -1,5 +1,5 @@
-//! Objects that are deleted under a running gateway: by a rule that expires them, by hand, by a server that came back with
-//! another disk.
+//! Objects that are deleted under a running gateway: by a rule that expires them, by hand, or by a server that came
+//! back with another disk.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -91,11 +91,11 @@ fn what_is_gone_is_named_nothing_is_claimed_and_all_goes_on_when_it_is_back() {
         assert!(gone.contains(named), "{gone}");
         assert_eq!(status.store_trouble.unwrap().0, gone);
         assert_eq!(status.stopped, None);
-        // Log that a proof before the loss covers may be recycled; no later log.
+        // The log may be recycled up to a proof before the loss, and not beyond.
         if named != "forebay.volume" {
             assert_eq!(status.published, published);
         }
-        // Clients go on: their writes are in the log.
+        // Clients go on: the log has their writes.
         put(&life, "later");
         for name in ["during", "later"] {
             has(&life, name);
@@ -143,7 +143,7 @@ fn a_gateway_that_ends_meanwhile_has_kept_everything_in_its_log() {
     }
 }
 
-/// The price: one HEAD for a checkpoint, one more for a flush, and none for an idle volume.
+/// The cost: one HEAD for a checkpoint, one more for a flush, and none for an idle volume.
 #[test]
 fn a_publication_asks_for_one_object_more() {
     let bucket = Bucket::new();
@@ -174,7 +174,7 @@ fn a_pack_that_is_gone_is_noticed_and_what_memory_has_of_it_comes_back() {
     let directory = life.mkdir(Inode::ROOT, b"directory");
     let mut n = 0;
     let noticed = loop {
-        // Names only: there is no other pack.
+        // Only names: there is no other pack.
         life.create_in(directory, format!("{n}").as_bytes());
         match flush(&life) {
             Ok(_) => n += 1,
@@ -195,7 +195,7 @@ fn a_pack_that_is_gone_is_noticed_and_what_memory_has_of_it_comes_back() {
     has(&life, "file");
 }
 
-/// Names and listings that clients used last are answered from memory while the bucket is away, after any
+/// Names and listings that clients used last are answered from memory while the bucket is unreachable, after any
 /// publications and merges since.
 #[test]
 fn what_was_looked_at_is_answered_while_the_bucket_is_away() {

@@ -1,5 +1,5 @@
-//! There is one node for an inode, however the reads of its record end: with two of them, what is
-//! written to one would be lost to the other, and both would be published.
+//! There is one node for an inode, however the reads of its record end: with two of them, writes to one would be lost
+//! to the other, and both would be published.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,25 +14,25 @@ use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
 use tokio::sync::{mpsc, oneshot};
 
-/// What becomes of a read that was held up.
+/// The result of a held read.
 enum Verdict {
-    /// It gives what was there when it was asked.
+    /// It returns the record as of the time of the request.
     Answer,
     /// The bucket did not answer.
     Fail,
 }
 
-/// Holds up the next reads of one object's record, as many as a test says, alone or in a scan of objects.
+/// Holds the next reads of one object's record, as many as a test says, single ones or those in a scan of objects.
 struct Hold {
     key: Bytes,
-    /// Reads that are still to be held up.
+    /// Number of reads still to be held.
     reads: AtomicUsize,
-    /// Tells the test of each.
+    /// Reports each of them to the test.
     arrived: mpsc::UnboundedSender<oneshot::Sender<Verdict>>,
 }
 
 impl Hold {
-    /// Waits for a verdict if this read is to be held up.
+    /// Waits for a verdict if this read must be held.
     async fn pass(&self) -> Result<(), StoreError> {
         let one_less = |reads: usize| reads.checked_sub(1);
         if self
@@ -68,14 +68,14 @@ impl Reads for Hold {
     }
 }
 
-/// Starts a gateway that holds up so many reads of the record of `inode`.
+/// Starts a gateway that holds this many reads of the record of `inode`.
 fn start_holding(
     bucket: &Bucket,
     inode: Inode,
     reads: usize,
 ) -> (Life, mpsc::UnboundedReceiver<oneshot::Sender<Verdict>>) {
     let config = FsConfig {
-        // As few as can be, so that they are forgotten early.
+        // As few as possible, so that they are removed from the table early.
         node_limit: 0,
         ..bucket.config()
     };
@@ -89,7 +89,7 @@ fn start_holding(
     (life, held)
 }
 
-/// The file is this, for this gateway and for one that has nothing but the bucket.
+/// Asserts the content of a file, for this gateway and for one that has only the bucket.
 #[track_caller]
 fn holds(life: &Life, bucket: &Bucket, inode: Inode, expected: &[u8]) {
     assert_bytes(&life.read(inode, 0, expected.len() + 1), expected);
@@ -99,8 +99,8 @@ fn holds(life: &Life, bucket: &Bucket, inode: Inode, expected: &[u8]) {
     assert_bytes(&elsewhere.read(inode, 0, expected.len() + 1), expected);
 }
 
-/// No client has a handle of an inode that is yet to be made, unless its number was given out before and
-/// lost; openings leave such numbers out, and one node for an inode must not depend on that.
+/// No client has a handle of an inode that will be made later, unless its number was assigned before and lost;
+/// openings skip such numbers, and one node for an inode must not depend on that.
 #[test]
 fn calls_for_an_inode_that_is_made_meanwhile_find_the_one_that_was_made() {
     let bucket = Bucket::new();
@@ -112,7 +112,7 @@ fn calls_for_an_inode_that_is_made_meanwhile_find_the_one_that_was_made() {
     let (first, second) = data.split_at(4096);
     life.run(|volume| async move {
         let early = volume.getattr(inode);
-        // Waits for the read of the one before, and reads again when that has found nothing.
+        // Waits for the earlier read, and reads again when that has found nothing.
         let waiting = write(&volume, inode, 4096, second, Stability::FileSync);
         let making = async {
             let read = held.recv().await.unwrap();
@@ -144,7 +144,7 @@ fn a_read_of_metadata_that_fails_leaves_one_node_to_those_who_waited_and_to_thos
         let coming = async {
             let read = held.recv().await.unwrap();
             assert!(read.send(Verdict::Fail).is_ok());
-            // The one that waited reads in its turn; another one comes while it does.
+            // The waiting call reads in its turn; another one comes meanwhile.
             let read = held.recv().await.unwrap();
             write(&volume, inode, 0, first, Stability::FileSync).await;
             assert!(read.send(Verdict::Answer).is_ok());
@@ -163,11 +163,11 @@ fn a_listing_does_not_bring_back_what_it_read_before_the_object_was_changed_publ
     let directory = life.mkdir(Inode::ROOT, b"listed");
     life.create_in(directory, b"before");
     let inode = life.create_in(directory, b"file");
-    // Enough for every part of the table of nodes to forget more than once.
+    // Enough for every shard of the table of nodes to be swept more than once.
     let others: Vec<Inode> = (0..4000)
         .map(|i| life.create(format!("other {i}").as_bytes()))
         .collect();
-    // Far from the others, so that it is read by itself, while they have been read already.
+    // Far from the others, so that it is read alone, after the others were read.
     let far = life.create_in(directory, b"far");
     life.stop();
     let (life, mut held) = start_holding(&bucket, far, 1);

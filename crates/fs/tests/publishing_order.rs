@@ -1,5 +1,5 @@
-//! A checkpoint's metadata are put together, and put, while its last packs are on their way. Nobody sees any of it before
-//! all of them have arrived, whoever looks and whoever dies.
+//! A checkpoint's metadata are built, and put, while its last packs are in flight. No reader and no crash shows any
+//! of it before all of them have arrived.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn metadata_go_beside_packs_and_count_after_them() {
     eventually("the metadata are put", || tables(&bucket) > before);
     assert_eq!(bucket.controls.pack_puts.held(), 1, "the pack is not");
     assert!(!flush.is_finished());
-    // Who looks at the bucket sees the state before.
+    // A reader of the bucket sees the state before.
     let elsewhere = bucket.copy();
     let other_life = elsewhere.start_elsewhere(on_demand);
     assert_bytes(&other_life.read(file, 0, LEN), &old);
@@ -47,10 +47,10 @@ fn metadata_go_beside_packs_and_count_after_them() {
             .is_err()
     );
     other_life.stop();
-    // Who asks the gateway sees what was written.
+    // A client of the gateway reads the written bytes.
     assert_bytes(&life.read(file, 0, LEN), &new);
     assert_bytes(&life.read(other, 0, LEN), &new);
-    // And may change it.
+    // And may change them.
     life.write(file, 7, b"later", Stability::Unstable);
 
     bucket.controls.pack_puts.open();
@@ -96,7 +96,7 @@ fn a_gateway_that_dies_before_its_packs_have_arrived_publishes_them_from_its_log
     assert_bytes(&bucket.start_elsewhere(on_demand).read(file, 0, LEN), &data);
 }
 
-/// As many packs as are put together at a time: that there are no more is known before one of them has arrived.
+/// As many packs as are built at a time: that there are no more is known before one of them has arrived.
 #[test]
 fn metadata_go_beside_all_packs_that_are_under_way_together() {
     let bucket = Bucket::new();

@@ -1,4 +1,5 @@
-//! A bucket that was put back to an earlier state is refused by a gateway that has seen a later one, and costs nothing.
+//! A bucket that was restored to an earlier state is refused by a gateway that has seen a later one, and nothing is
+//! lost.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,13 +10,13 @@ use crate::sealing::key_file;
 use forebay_fs::Expected;
 use forebay_vfs::Stability;
 
-/// Has the bucket hold these objects and no others.
+/// Replaces all objects of the bucket by these.
 fn put_back(bucket: &Bucket, objects: &BTreeMap<String, Vec<u8>>) {
     fs::remove_dir_all(bucket.path()).unwrap();
     add(bucket, objects);
 }
 
-/// Has the bucket hold these objects beside those that it has.
+/// Adds these objects to the bucket.
 fn add(bucket: &Bucket, objects: &BTreeMap<String, Vec<u8>>) {
     for (name, bytes) in objects {
         let path = bucket.path().join(name);
@@ -71,12 +72,12 @@ fn an_earlier_state_is_refused_and_the_log_stays_for_the_latest_one() {
         }
         assert_eq!(files_of(&bucket.config().data_dir), own);
 
-        // Who means it goes on from there.
+        // An operator who intends this goes on from there.
         let life = bucket.start_elsewhere(|_| {});
         assert_file(&life, b"first", b"before the copy");
         life.stop();
 
-        // The latest one may be laid over it: a refusal leaves nothing that is newer.
+        // The latest state can be restored over it: a refusal leaves no newer object.
         put_back(&bucket, &earlier);
         bucket.refusal(bucket.config());
         add(&bucket, &latest);
@@ -87,7 +88,7 @@ fn an_earlier_state_is_refused_and_the_log_stays_for_the_latest_one() {
     }
 }
 
-/// What a gateway has seen is another one's as well.
+/// A state that one gateway has seen counts for another one as well.
 #[test]
 fn a_state_before_a_takeover_is_refused() {
     let bucket = Bucket::new();
@@ -102,7 +103,7 @@ fn a_state_before_a_takeover_is_refused() {
     assert!(refusal.contains("seen epoch 5"), "{refusal}");
 }
 
-/// An emptied bucket may come back, and what lay over its descriptor would keep it from that.
+/// An emptied bucket may come back, and an object over its descriptor would prevent that.
 #[test]
 fn nothing_is_made_in_the_place_of_a_volume_that_is_gone() {
     let bucket = Bucket::new();
@@ -116,7 +117,7 @@ fn nothing_is_made_in_the_place_of_a_volume_that_is_gone() {
     let Err(error) = bucket.try_start_with(bucket.config()) else {
         panic!("a volume was opened");
     };
-    // Which would have the program make a volume.
+    // This would make the program format a volume.
     assert!(!error.is_not_formatted(), "{error}");
     assert!(
         error.to_string().contains("the store was emptied"),

@@ -1,5 +1,5 @@
-//! Quotas: what a tree may hold is enforced before anything is recorded, and what it is said to hold is
-//! what a walk over it finds, whatever happened.
+//! Quotas: the limits of a tree are enforced before anything is recorded, and its reported usage is what a walk over
+//! it finds, whatever happened.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -46,14 +46,14 @@ fn used(life: &Life, path: &str) -> (u64, u64) {
     (quota.used_bytes, quota.used_files)
 }
 
-/// Waits until nothing is counted in the background any more.
+/// Waits until all counting in the background has ended.
 fn settled(life: &Life) {
     eventually("all trees are counted", || {
         quotas(life).iter().all(|quota| !quota.counting)
     });
 }
 
-/// What is below a directory, itself included: bytes that `used` shows, and objects.
+/// The objects below a directory, itself included: bytes by their `used`, and their number.
 fn walk(life: &Life, top: Inode, stop_at: &HashSet<Inode>) -> (u64, u64) {
     let (mut bytes, mut seen, mut todo) = (0, HashSet::from([top]), vec![top]);
     while let Some(directory) = todo.pop() {
@@ -75,7 +75,7 @@ fn walk(life: &Life, top: Inode, stop_at: &HashSet<Inode>) -> (u64, u64) {
     (bytes, seen.len() as u64)
 }
 
-/// Every count is what a walk finds.
+/// Asserts that every count is what a walk finds.
 fn check_counts(life: &Life) {
     let quotas = quotas(life);
     let roots: HashSet<Inode> = quotas.iter().map(|quota| quota.inode).collect();
@@ -104,7 +104,7 @@ fn a_tree_is_full_to_the_byte_and_objects_are_counted_with_its_root() {
     life.write(file, 0, &pattern(1, MIB as usize), Stability::Unstable);
     assert_eq!(life.try_write(file, MIB, b"x"), Err(Error::Quota));
     assert_eq!(life.getattr(file).unwrap().size, MIB, "nothing was done");
-    // What counts already may be written over, published or not.
+    // Bytes that count already may be overwritten, published or not.
     life.write(file, 4096, &pattern(2, 4096), Stability::FileSync);
     life.flush();
     life.write(file, 0, &pattern(3, MIB as usize), Stability::FileSync);
@@ -127,10 +127,10 @@ fn a_tree_is_full_to_the_byte_and_objects_are_counted_with_its_root() {
             .await;
         assert_eq!(refused, Err(Error::Quota));
     });
-    // A further name of what is there is no further object.
+    // Another name of an existing object is not another object.
     life.link(file, (directory, b"link")).unwrap();
     assert_eq!(used(&life, "/top/directory"), (MIB, 3));
-    // Outside nothing is limited.
+    // Nothing is limited outside.
     let other = life.create(b"other");
     life.write(other, 0, &pattern(4, 4096), Stability::FileSync);
     check_counts(&life);
@@ -154,7 +154,7 @@ fn limits_may_be_lowered_below_what_is_used_and_then_only_less_is_taken() {
     life.write(file, 0, b"over", Stability::FileSync);
     life.truncate(file, MIB / 4);
     life.write(file, MIB / 4, &pattern(2, 4096), Stability::FileSync);
-    // Only what is said changes.
+    // Only the given limits change.
     let raised = set(&life, "/top", None, Some(3));
     assert_eq!(
         (raised.limit_bytes, raised.limit_files),
@@ -180,7 +180,7 @@ fn holes_are_free_and_written_over_bytes_of_a_file_with_holes_fit_a_full_tree() 
     // Again: they are in memory.
     life.write(file, 1 << 35, &pattern(1, 256 << 10), Stability::Unstable);
     assert_eq!(life.try_write(file, 1 << 20, b"x"), Err(Error::Quota));
-    // And when they are in the bucket alone.
+    // And when they are only in the bucket.
     life.flush();
     life.evict();
     life.write(file, 1 << 35, &pattern(2, 256 << 10), Stability::FileSync);
@@ -216,7 +216,7 @@ fn names_do_not_cross_the_border_of_a_tree_but_its_root_does() {
     assert_eq!(life.link(inside, (root, b"x")), refused);
     life.rename((top, b"inside"), (below, b"inside")).unwrap();
     life.link(inside, (top, b"x")).unwrap();
-    // A tree in a tree: what is in it counts there and nowhere else.
+    // A tree in a tree: its objects count there and nowhere else.
     set(&life, "/top/below", Some(MIB / 2), None);
     settled(&life);
     assert_eq!(life.link(inside, (top, b"y")), refused, "it counts below");
@@ -252,7 +252,7 @@ fn a_file_whose_name_inside_has_gone_counts_nowhere_once_the_quota_has() {
     assert_eq!(used(&life, "/top"), (4096, 3), "it counts where it did");
     remove(&life, "/top");
     eventually("its quota is gone", || quotas(&life).is_empty());
-    // Nothing of the tree is left that would make a border.
+    // Nothing of the tree is left that would be a border.
     life.rename((Inode::ROOT, b"outside"), (top, b"back"))
         .unwrap();
     life.rename((top, b"kept"), (Inode::ROOT, b"kept")).unwrap();
@@ -276,7 +276,7 @@ fn a_file_whose_name_inside_has_gone_counts_nowhere_once_the_directory_has() {
     life.flush();
     life.try_remove(top, b"inside").unwrap();
     life.rmdir(Inode::ROOT, b"top").unwrap();
-    // No quota holds for it any more, and no border.
+    // No quota applies to it any more, and no border.
     life.write(file, 4096, &pattern(2, 4096), Stability::Unstable);
     let other = life.mkdir(Inode::ROOT, b"other");
     eventually("nothing makes a border", || {
@@ -327,7 +327,7 @@ fn a_directory_with_content_is_counted_in_and_out_again() {
         Err(QuotaError::None(_))
     ));
     check_counts(&life);
-    // The bucket alone says the same.
+    // The bucket alone has the same counts.
     life.flush();
     life.crash();
     let life = bucket.start_elsewhere(|_| {});

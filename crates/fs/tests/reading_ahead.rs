@@ -1,5 +1,5 @@
-//! Frames on their way from the bucket are memory: they count before they are asked for, and reading ahead takes none
-//! of what writers, uploads and readers who wait for bytes need.
+//! Frames being fetched take memory: they count before they are requested, and reading ahead takes none of the memory
+//! that writers, uploads and waiting readers need.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use forebay_vfs::Stability;
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 4 * MIB;
 const LIMIT: u64 = 32 * MIB;
-/// What one read of a cold byte fetches.
+/// The bytes that one read of a cold byte fetches.
 const FRAME: u64 = 256 << 10;
 
 /// By how much memory may exceed its limit when all of it is dirty and two readers wait for bytes: one pack, a frame
-/// for each of them, less the reserve, and the copies that writers make of what is being uploaded.
+/// for each of them, less the reserve, and the copies that writers make of bytes in upload.
 const SLACK: u64 = 3 * BLOCK + 2 * MIB - LIMIT / 8;
 
 fn limited(config: &mut FsConfig) {
@@ -24,7 +24,7 @@ fn limited(config: &mut FsConfig) {
     config.pack_bytes = MIB;
 }
 
-/// A bucket with a file of so many bytes in it, and a gateway that has nothing of it in memory.
+/// A bucket with a file of this many bytes, and a gateway that has nothing of it in memory.
 fn cold(bytes: u64) -> (Bucket, Life, Inode) {
     cold_in(bytes, limited)
 }
@@ -43,7 +43,7 @@ fn cold_in(bytes: u64, set: fn(&mut FsConfig)) -> (Bucket, Life, Inode) {
     (bucket, life, inode)
 }
 
-/// Block buffers and what is leased beside them.
+/// Block buffers and leased memory.
 fn taken(life: &Life) -> u64 {
     let status = life.volume.status();
     status.memory_bytes + status.leased_bytes
@@ -169,7 +169,8 @@ fn memory_stays_within_its_limit_while_streams_and_writers_share_it() {
     });
 }
 
-/// Reads `parts` of a cold file of 24 blocks, one after the other, and waits until `ahead` more of it is in memory than was read.
+/// Reads `parts` of a cold file of 24 blocks, one after the other, and waits until `ahead` more bytes are in memory
+/// than were read.
 fn read_ahead(parts: impl Iterator<Item = u64>, ahead: u64) {
     let (bucket, life, inode) = cold_in(24 * BLOCK, |config| config.memory_limit = 256 * MIB);
     let got = bucket.counts().bytes_got;
@@ -182,7 +183,7 @@ fn read_ahead(parts: impl Iterator<Item = u64>, ahead: u64) {
     eventually("it is read ahead", || {
         life.volume.status().memory_bytes >= read + ahead
     });
-    // What is on its way is asked for and not there yet.
+    // Frames in flight are requested and not there yet.
     eventually("each byte has come once", || {
         let asked = bucket.counts().bytes_got - got;
         asked <= life.volume.status().memory_bytes + 2 * MIB
@@ -191,7 +192,7 @@ fn read_ahead(parts: impl Iterator<Item = u64>, ahead: u64) {
 
 #[test]
 fn a_reader_whose_reads_arrive_in_any_order_is_read_ahead_for() {
-    // Of sixteen that a client has under way each comes before or behind any other.
+    // Of the sixteen reads that a client has in flight, each may arrive before or after any other.
     let group = 16 * MIB;
     let shuffled = (0..2 * group).step_by(MIB as usize);
     let shuffled = shuffled.map(|at| at - at % group + at % group / MIB * 7 % 16 * MIB);
@@ -203,6 +204,6 @@ fn each_of_two_readers_of_a_file_is_read_ahead_for() {
     // They take turns, and the second one begins in the middle.
     let first = (0..16 * MIB).step_by(MIB as usize);
     let turns = first.flat_map(|at| [at, 12 * BLOCK + at]);
-    // More than one of them would find before the other begins.
+    // More than the read-ahead of one of them before the other begins.
     read_ahead(turns, 2 * 8 * BLOCK);
 }

@@ -1,4 +1,4 @@
-//! What no volume is started with, or formatted over, and what is said of it: each with a way out, and nothing harmed.
+//! Volumes that are not started or formatted over, and the messages: each names a way out, and nothing is harmed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ fn a_local_folder_of_another_volume_is_refused() {
     config.data_dir = one.local.path().to_owned();
     let why = other.refusal(config);
     assert!(why.contains("data_dir of its own"), "{why}");
-    // Neither has suffered.
+    // Neither was harmed.
     one.start(|_| {}).create(b"f");
     other.start(|_| {}).create(b"f");
 }
@@ -83,7 +83,7 @@ fn a_volume_that_is_newer_damaged_or_none_is_refused_with_the_way_out() {
     let why = empty.refusal(empty.config());
     assert!(why.contains("forebay format"), "{why}");
 
-    // Back again, it works.
+    // With the descriptor restored, it works.
     fs::write(descriptor(&bucket), text).unwrap();
     bucket.start(|_| {}).create(b"file");
 }

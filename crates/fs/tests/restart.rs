@@ -1,4 +1,4 @@
-//! Restarts, take-overs and damage: what is found again.
+//! Restarts, takeovers and damage: the state that is found again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -278,7 +278,7 @@ fn a_damaged_pack_costs_only_the_range_that_it_held_and_is_named() {
     let damaged = damaged.expect("the block is in a pack");
 
     let life = bucket.start_elsewhere(|_| {});
-    // Frames are cut every 256 KiB.
+    // Frames end at multiples of 256 KiB.
     let frame = BLOCK_SIZE + (512 << 10)..BLOCK_SIZE + (768 << 10);
     for at in [frame.start, BLOCK_SIZE + 777_777, frame.end - 1] {
         assert_eq!(life.try_read(inode, at, 1), Err(Error::Io), "at {at}");
@@ -294,7 +294,7 @@ fn a_damaged_pack_costs_only_the_range_that_it_held_and_is_named() {
     let pack = damaged.file_name().unwrap().to_str().unwrap();
     let named = |text: &String| text.contains(pack) && text.contains(&format!("inode {inode}"));
     assert!(messages.lock().iter().any(named), "{:?}", messages.lock());
-    // What is written anew is whole again.
+    // Bytes that are written again are readable.
     life.write(
         inode,
         BLOCK_SIZE,
@@ -312,20 +312,20 @@ fn a_damaged_pack_costs_only_the_range_that_it_held_and_is_named() {
 
 #[test]
 fn a_damaged_frame_does_not_stop_small_writes_to_its_block() {
-    // What lies there in the pack belongs a little before that in the file: headers come first.
+    // The byte at this offset of the pack belongs a little before it in the file: headers come first.
     small_writes_go_on_where_a_frame_is_damaged((1 << 20) - 2000, |bytes| bytes[1 << 20] ^= 1);
 }
 
 #[test]
 fn a_pack_that_was_cut_does_not_stop_small_writes_to_its_blocks() {
-    // Among the bytes of a frame, before those of all others.
+    // Within the bytes of a frame, before those of all others.
     small_writes_go_on_where_a_frame_is_damaged((1 << 20) - 2000, |bytes| {
         bytes.truncate(900_000);
     });
     small_writes_go_on_where_a_frame_is_damaged(2000, Vec::clear);
 }
 
-/// Damages the pack of a file of 2 MiB, which shows at an offset that is not written to.
+/// Damages the pack of a file of 2 MiB; the damage shows at an offset that is not written to.
 fn small_writes_go_on_where_a_frame_is_damaged(shows_at: u64, damage: fn(&mut Vec<u8>)) {
     let bucket = Bucket::new();
     let life = bucket.start(|config| config.compression = forebay_fs::Compression::Off);
@@ -336,7 +336,7 @@ fn small_writes_go_on_where_a_frame_is_damaged(shows_at: u64, damage: fn(&mut Ve
     let mut bytes = fs::read(&path).unwrap();
     damage(&mut bytes);
     fs::write(&path, bytes).unwrap();
-    // So many that the block would be written anew in one piece.
+    // Enough that the block would be defragmented.
     life.run(|volume| async move {
         for i in 0..700u64 {
             let at = i * 3000;
@@ -391,7 +391,7 @@ fn without_a_log_everything_committed_is_there_after_a_crash() {
     life.write(inode, 0, b"unstable", Stability::Unstable);
     life.crash();
     let life = bucket.start(no_log);
-    // What was not committed may be gone; the client is told.
+    // Uncommitted writes may be lost; the verifier shows it to the client.
     assert_bytes(&life.read(inode, 0, 2 << 20), &expected);
     assert_ne!(verifier(&life), first);
     life.lookup(b"directory");
@@ -434,7 +434,7 @@ fn a_stop_in_order_publishes_everything() {
     assert_eq!(bucket.start_elsewhere(|_| {}).read(inode, 0, 9), b"data");
 }
 
-/// What the program logs.
+/// The program's log messages.
 mod messages {
     use std::fmt::Write;
     use std::sync::{Arc, OnceLock};
@@ -474,7 +474,7 @@ mod messages {
         fn exit(&self, _: &Id) {}
     }
 
-    /// From now on, everything that this process logs.
+    /// Collects everything that this process logs from now on.
     pub(super) fn collect() -> Messages {
         static MESSAGES: OnceLock<Messages> = OnceLock::new();
         let messages = MESSAGES.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! Data as people have it goes to the bucket and comes back on another machine, byte by byte, in all combinations of
-//! compression, sealing and deduplication; and the bucket shows what each of them is for.
+//! Typical data go to the bucket and come back on another machine, byte by byte, in all combinations of compression,
+//! sealing and deduplication; and the bucket shows the effect of each of them.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use forebay_vfs::Stability;
 
 const MIB: usize = 1 << 20;
 
-/// A file: its name, and stretches of bytes with holes between them.
+/// A file: its name, and stretches of bytes with holes in between.
 struct Sample {
     name: String,
     parts: Vec<(u64, Vec<u8>)>,
@@ -40,7 +40,7 @@ impl Sample {
     }
 }
 
-/// The sources of two crates, a database, a picture, an archive, noise, zeros, and a file that is mostly hole.
+/// The sources of two crates, a database, a picture, an archive, noise, zeros, and a file that is mostly a hole.
 fn samples() -> Vec<Sample> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = Vec::new();
@@ -49,7 +49,7 @@ fn samples() -> Vec<Sample> {
     }
     let sources = found.iter().map(|(path, _)| {
         let name = path.to_string_lossy().replace('/', "|");
-        // The end is what tells them apart, and a name has 255 bytes.
+        // They differ at the end, and a name has 255 bytes at most.
         let name = name.chars().rev().take(80).collect::<String>();
         Sample::whole(&name, fs::read(path).unwrap())
     });
@@ -83,7 +83,7 @@ fn picture() -> Vec<u8> {
     b"BM".iter().copied().chain(pixels).collect()
 }
 
-/// A database of SQLite; none on a machine without Python, which has it.
+/// A database of SQLite; `None` on a machine without Python, which includes it.
 fn database() -> Option<Vec<u8>> {
     const MAKE: &str = "import sqlite3, sys
 base = sqlite3.connect(sys.argv[1])
@@ -119,7 +119,7 @@ fn write_all(life: &Life, samples: &[Sample], prefix: &str) -> Vec<Inode> {
     samples.iter().map(write).collect()
 }
 
-/// The bytes that packs have in the end.
+/// Runs the samples through a volume; returns the bytes of its packs in the end.
 fn round_trip(codec: &Codec, samples: &[Sample]) -> u64 {
     let bucket = Bucket::of(codec.expected.clone());
     let config = |config: &mut FsConfig| {
@@ -132,7 +132,7 @@ fn round_trip(codec: &Codec, samples: &[Sample]) -> u64 {
     life.flush();
     let second = write_all(&life, samples, "again ");
     life.flush();
-    // Some of each block is written anew; the copies stay as they are.
+    // A part of each block is written again; the copies stay as they are.
     let patch = pattern(9, 5000);
     let mut changed: Vec<Vec<u8>> = samples.iter().map(Sample::content).collect();
     for (inode, content) in first.iter().zip(&mut changed) {
@@ -175,7 +175,7 @@ fn what_is_written_comes_back_elsewhere_whatever_becomes_of_it_on_its_way() {
             }
         }
     }
-    // Sealing costs nothing; a copy costs nothing where content is found; and compressing pays.
+    // Sealing costs nothing; a copy costs nothing if its content is found; and compressing pays.
     let [
         raw,
         raw_full,

@@ -1,4 +1,4 @@
-//! The scrub: every pack is read back, it is noted when, and nobody else notices.
+//! The scrub: every pack is read back, the time is recorded, and no client notices.
 
 use std::fs;
 use std::time::Duration;
@@ -17,14 +17,14 @@ fn is_over(life: &Life) -> bool {
     status(life).running.is_none()
 }
 
-/// A round over all packs, to its end.
+/// Runs a round over all packs, to its end.
 pub(crate) fn scrub(life: &Life) -> ScrubStatus {
     life.volume.start_scrub(Duration::ZERO).unwrap();
     eventually("the scrub ends", || is_over(life));
     status(life)
 }
 
-/// A file in a pack of its own.
+/// Makes a file in a pack of its own.
 pub(crate) fn file(life: &Life, name: &str, len: usize) -> Inode {
     let inode = life.create(name.as_bytes());
     life.write(inode, 0, &pattern(len as u64, len), Stability::Unstable);
@@ -74,7 +74,7 @@ fn a_round_costs_the_metadata_one_batch_and_then_all_is_quiet() {
     }
     let before = bucket.counts().puts;
     scrub(&life);
-    // A table and a manifest, and what the housekeeping after a commit does.
+    // A table and a manifest, and the housekeeping after a commit.
     let puts = bucket.counts().puts - before;
     assert!(puts <= 8, "{puts} puts");
     eventually("nothing is asked any more", || {
@@ -128,7 +128,7 @@ fn with_an_interval_rounds_begin_by_themselves_and_not_before_they_are_due() {
     let first = status(&life);
     assert_eq!(first.next, first.newest.map(|newest| newest + 3600));
     life.stop();
-    // The next gateway goes on from there.
+    // The next gateway continues from there.
     let life = bucket.start(every);
     eventually("a plan", || status(&life).next.is_some());
     let second = status(&life);
@@ -173,7 +173,7 @@ fn what_arrives_damaged_and_is_sound_is_no_damage() {
 #[test]
 fn it_keeps_its_rate_can_be_stopped_and_runs_once_at_a_time() {
     let bucket = Bucket::new();
-    // After the first piece, the second one has to wait for hours.
+    // After the first piece, the second one must wait for hours.
     let life = bucket.start(|config| config.scrub_rate = 1);
     file(&life, "a", 100_000);
     assert!(!life.volume.stop_scrub(), "there is nothing to stop");
@@ -202,7 +202,7 @@ fn damage_anywhere_in_a_pack_is_found() {
         panic!("more than one pack")
     };
     let sound = fs::read(pack).unwrap();
-    // Header of the pack, of its frames, their bytes, the index and its footer.
+    // Header of the pack, headers of its frames, their bytes, the index and its footer.
     let places = [
         0,
         10,
@@ -231,13 +231,13 @@ fn damage_anywhere_in_a_pack_is_found() {
         );
         life.stop();
     }
-    // Cut off, and gone.
+    // Cut off, and missing.
     fs::write(pack, &sound[..sound.len() - 1]).unwrap();
     let life = bucket.start(|_| {});
     assert!(!scrub(&life).damaged_packs[0].missing);
     fs::remove_file(pack).unwrap();
     assert!(scrub(&life).damaged_packs[0].missing);
-    // Put back, it is no news any more.
+    // When it is restored, the damage is not reported any more.
     fs::write(pack, &sound).unwrap();
     let status = scrub(&life);
     assert!(status.damaged_packs.is_empty() && status.damaged_frames.is_empty());

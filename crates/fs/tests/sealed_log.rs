@@ -1,5 +1,5 @@
-//! A sealed volume whose log is sealed as well: nothing of what was written last lies in the clear, nothing that
-//! somebody has put there is replayed, and all that a log is for goes on.
+//! A sealed volume whose log is sealed as well: none of the latest writes are readable on the disk, no forged records
+//! are replayed, and the log still serves all its purposes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ fn what_was_written_last_is_nowhere_in_the_clear_and_read_after_a_crash() {
         life.crash();
         data
     };
-    // The search finds it where only the volume is sealed.
+    // The search finds it if only the volume is sealed.
     let open = sealed(1);
     tell(&open, false);
     let found = files_with(open.local.path(), &words);
@@ -102,7 +102,7 @@ fn sealing_the_log_is_switched_on_after_an_orderly_stop_and_off_at_any_time() {
     let life = bucket.start(|_| {});
     write(&life, b"in the clear", CONTENT);
     life.crash();
-    // What nobody has authenticated is not replayed; nor is it lost.
+    // Records that are not authenticated are not replayed; nor are they lost.
     let mut on = bucket.config();
     sealing_its_log(&mut on);
     let objects = bucket.objects();
@@ -135,7 +135,7 @@ fn a_volume_that_is_not_sealed_has_no_keys_for_its_log() {
     assert!(refusal.contains("has no keys"), "{refusal}");
 }
 
-/// Somebody who can write to the disk, and has no key.
+/// An attacker who can write to the disk, and has no key.
 #[test]
 fn a_changed_log_is_refused_and_the_true_one_goes_on_when_it_is_back() {
     let bucket = sealed(1);

@@ -1,5 +1,5 @@
-//! A sealed volume: works as any other, is opened by nobody who does not have what opens it, and shows nothing of what is
-//! in it wherever it lies.
+//! A sealed volume: works like any other, cannot be opened without its secret, and shows none of its content in any
+//! place where it is stored.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use forebay_vfs::Stability;
 const RING: &str = "forebay.keys";
 const DESCRIPTOR: &str = "forebay.volume";
 
-/// What the key file of this byte opens.
+/// The secret in the key file of this byte.
 pub(crate) fn key_file(byte: u8) -> Arc<Unlock> {
     let content = vec![byte; KeyFile::MIN_LEN].into();
     Arc::new(Unlock::KeyFile(KeyFile::new(content).unwrap()))
@@ -32,7 +32,7 @@ pub(crate) fn sealed(byte: u8) -> Bucket {
     Bucket::of(Expected::Sealed(key_file(byte)))
 }
 
-/// As another gateway expects it.
+/// The configuration of another gateway with this expectation.
 fn expecting(bucket: &Bucket, expected: Expected) -> FsConfig {
     FsConfig {
         expected,
@@ -40,7 +40,7 @@ fn expecting(bucket: &Bucket, expected: Expected) -> FsConfig {
     }
 }
 
-/// Does to the key ring what `forebay keys` does.
+/// Changes the key ring as `forebay keys` does.
 pub(crate) fn change_ring(
     bucket: &Bucket,
     life: &Life,
@@ -84,7 +84,7 @@ fn what_was_written_is_read_after_a_restart_a_crash_and_a_takeover() {
     let life = bucket.start(|_| {});
     assert_file(&life, b"first", &first);
     assert_file(&life, b"second", &second);
-    // An overwrite of a few bytes, within what is in the bucket.
+    // An overwrite of a few bytes, within the published ones.
     life.write(
         life.lookup(b"first").inode,
         1_000_000,
@@ -130,7 +130,7 @@ fn what_a_volume_is_and_what_is_expected_of_it_have_to_agree() {
     assert!(base(Expected::Sealed(key_file(2))).is_err());
 }
 
-/// The descriptor of the same volume that says that it is not sealed. Anybody can make one.
+/// The descriptor of the same volume that says that it is not sealed. Anyone can make one.
 fn said_to_be_open(descriptor: &[u8]) -> Vec<u8> {
     let text = std::str::from_utf8(descriptor).unwrap();
     let (line, _) = text.split_once('\n').unwrap();
@@ -143,7 +143,7 @@ fn said_to_be_open(descriptor: &[u8]) -> Vec<u8> {
     format!("{line}crc32 {crc:08x}\n").into_bytes()
 }
 
-/// Somebody who can write to the bucket, and has no key.
+/// An attacker who can write to the bucket, and has no key.
 #[test]
 fn a_descriptor_or_key_ring_that_somebody_has_put_there_is_refused() {
     let (bucket, other) = (sealed(1), sealed(1));
@@ -246,17 +246,17 @@ fn a_passphrase_is_changed_without_touching_anything_but_the_key_ring() {
     assert_file(&life, b"file", &data);
 }
 
-/// What is looked for: no piece of it comes up by chance.
+/// The searched words: no part of them occurs by chance.
 pub(crate) const CONTENT: &[u8] = b"the quick brown words that nobody may read";
 pub(crate) const NAME: &[u8] = b"a-name-that-nobody-may-read";
 
-/// Writes what is looked for, in all the ways in which it is stored, and has it read back through the disk cache.
+/// Writes the searched words, in all the forms in which they are stored, and reads them back through the disk cache.
 fn tell_all(bucket: &Bucket) {
     let with_cache = |config: &mut FsConfig| {
         config.disk_cache_limit = MIN_DISK_CACHE;
         config.memory_limit = 16 << 20;
     };
-    // Compressed by ten it would be there no more; among random bytes it is stored raw.
+    // Compressed to a tenth they would not be readable; among random bytes they are stored raw.
     let raw = [&pattern(1, 200_000)[..], CONTENT, &pattern(2, 200_000)].concat();
     let life = bucket.start(with_cache);
     let folder = life.mkdir(Inode::ROOT, NAME);
@@ -274,7 +274,7 @@ fn tell_all(bucket: &Bucket) {
     life.stop();
 }
 
-/// Names of the files below a folder in which one of these is found.
+/// Names of the files below a folder that contain one of these words.
 pub(crate) fn files_with(folder: &Path, words: &[&[u8]]) -> Vec<String> {
     let mut files = Vec::new();
     walk(folder, &mut files);
@@ -294,11 +294,11 @@ pub(crate) fn files_with(folder: &Path, words: &[&[u8]]) -> Vec<String> {
 fn nothing_of_contents_and_names_is_in_the_bucket_the_disk_cache_or_the_local_folder_but_for_the_log()
  {
     let words = [CONTENT, NAME];
-    // The search finds them where nothing is sealed.
+    // The search finds them if nothing is sealed.
     let open = Bucket::new();
     tell_all(&open);
     let found = files_with(&open.path(), &words);
-    // Metadata lie under a pad, which anybody can take off.
+    // Metadata are stored under a pad, which anyone can remove.
     assert!(
         found.iter().any(|name| name.starts_with("packs")),
         "{found:?}"
@@ -333,7 +333,7 @@ fn a_frame_on_the_local_disk_is_served_only_to_who_can_open_it_and_is_what_the_b
     assert!(status.hits > 0 && status.damaged == 0, "{status:?}");
 }
 
-/// Frames of a sealed volume are opened in copies, which count.
+/// Frames of a sealed volume are opened in copies, whose memory counts.
 #[test]
 fn reading_a_sealed_volume_stays_within_its_memory() {
     let bucket = sealed(1);

@@ -1,6 +1,6 @@
-//! That nothing gets into the bucket or onto the local disk which nobody has written: what the process had in memory before, which
-//! may be what a sealed volume keeps secret. All memory that the allocator gives is marked here, and the marks are
-//! looked for.
+//! No bytes that no client wrote reach the bucket or the local disk: earlier content of the process's memory may be a
+//! secret of a sealed volume. Here all memory from the allocator is filled with marks, and the test searches for the
+//! marks.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;
@@ -15,16 +15,17 @@ use forebay_vfs::{CreateMode, Credentials, FileSystem, SetAttributes, Stability}
 struct Marking;
 
 const MARK: u8 = 0xE7;
-/// So many marks in a row are no chance.
+/// This many marks in a row are no coincidence.
 const MARKS: usize = 16;
 
-// SAFETY: every call goes to the system allocator; what is written lies within what it gave, and is nobody's yet.
+// SAFETY: every call goes to the system allocator; the written bytes lie within the new allocation, which no code
+// uses yet.
 unsafe impl GlobalAlloc for Marking {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `alloc`.
         let pointer = unsafe { System.alloc(layout) };
         if !pointer.is_null() {
-            // SAFETY: the allocator gave so many bytes.
+            // SAFETY: the allocator returned this many bytes.
             unsafe { pointer.write_bytes(MARK, layout.size()) };
         }
         pointer
@@ -44,7 +45,7 @@ unsafe impl GlobalAlloc for Marking {
 #[global_allocator]
 static HEAP: Marking = Marking;
 
-/// Whether so many marks in a row are in it.
+/// Whether this many marks in a row are in it.
 fn is_marked(bytes: &[u8]) -> bool {
     let runs = bytes.split(|byte| *byte != MARK);
     runs.into_iter().any(|run| run.len() >= MARKS)
@@ -105,7 +106,7 @@ fn nothing_that_nobody_has_written_reaches_the_bucket_or_the_local_disk() {
             volume.commit(who, file, 0, 0).await.unwrap();
         }
     }));
-    // With nothing in memory all of it comes from the bucket, by way of the disk cache.
+    // With nothing in memory, all of it comes from the bucket, through the disk cache.
     runtime.block_on(life(bucket.path(), local.path(), async |volume, who| {
         for length in LENGTHS {
             let name = name(length);
@@ -126,9 +127,9 @@ fn nothing_that_nobody_has_written_reaches_the_bucket_or_the_local_disk() {
     assert_eq!(found, [""; 0], "memory as it was found");
     assert!(fs::read_dir(local.path().join("cache")).is_ok());
 
-    // What would have been noticed.
+    // The marks would have been noticed.
     let layout = Layout::new::<[u8; MARKS]>();
-    // SAFETY: as many bytes are read as are given, all of which were written, and they are given back.
+    // SAFETY: as many bytes are read as were allocated, all of which were written, and they are freed.
     let given = unsafe {
         let given = HEAP.alloc(layout);
         let bytes = *given.cast::<[u8; MARKS]>();

@@ -1,5 +1,5 @@
-//! The store misbehaves: it fails, hangs, answers wrongly, and is away for hours. Nothing is lost, nothing wrong is
-//! served, what is local goes on, and what comes after an outage is no storm.
+//! The store misbehaves: it fails, hangs, answers wrongly, and is unreachable for hours. Nothing is lost, nothing
+//! wrong is served, local work goes on, and no storm of requests follows an outage.
 //!
 //! `FOREBAY_SEED` repeats a run: the seed is printed.
 
@@ -46,8 +46,8 @@ fn brief(seed: u64) -> PaceSettings {
     }
 }
 
-/// Random operations of one client under faults of these kinds; then the store is whole again, and everything is
-/// there, here and elsewhere.
+/// Random operations of one client under faults of these kinds; then the store works again, and everything is there,
+/// for this gateway and for another one.
 fn nothing_is_lost_under(kinds: &[(FaultKind, f64)], operations: usize) {
     let seed = seed();
     let mut runner = runner(seed);
@@ -60,7 +60,7 @@ fn nothing_is_lost_under(kinds: &[(FaultKind, f64)], operations: usize) {
     for (kind, probability) in kinds {
         bucket.controls.chance(*kind, *probability);
     }
-    // What chance leaves out at first comes later.
+    // Kinds that have not struck by chance yet strike later.
     let all_struck = || {
         let injected = bucket.controls.injected();
         kinds.iter().all(|(kind, _)| injected.contains_key(kind))
@@ -120,8 +120,8 @@ fn bodies_that_are_cut_short_are_never_served() {
     nothing_is_lost_under(&[(FaultKind::ShortBody, 0.15)], 120);
 }
 
-/// One wrong answer about a pack costs a request. Where all answers are wrong, the pack is damaged; where all end before
-/// the length that they announce, the store is in trouble, and the client asks again.
+/// One wrong answer about a pack costs a request. If all answers are wrong, the pack is damaged; if all end before
+/// the length that they announce, the store is in trouble, and the client tries again.
 #[test]
 fn an_answer_that_is_wrong_once_is_asked_for_again() {
     for (kind, verdict) in [
@@ -153,7 +153,7 @@ fn an_answer_that_is_wrong_once_is_asked_for_again() {
         let (always, injected) = read(u64::MAX);
         assert_eq!(always, Err(verdict), "{kind:?}");
         assert!(injected >= 2, "{kind:?}: {injected} times");
-        // Nothing remembers that it was damaged.
+        // The pack is not remembered as damaged.
         assert_bytes(&read(1).0.unwrap(), &data);
     }
 }
@@ -192,7 +192,7 @@ fn a_listing_that_lags_takes_nobody_back_in_time() {
     let bucket = Bucket::new();
     let mut expected = Vec::new();
     for round in 0..8_u64 {
-        // The listing that a new gateway gets is one that an earlier one got.
+        // A new gateway gets a listing that an earlier one got.
         bucket
             .controls
             .next(Request::List, "meta", FaultKind::StaleList, 2);
@@ -252,7 +252,7 @@ fn a_pack_that_the_store_refuses_is_put_before_anything_of_it_is_published() {
     let inode = life.create(b"file");
     let data = pattern(1, 1 << 20);
     life.write(inode, 0, &data, Stability::Unstable);
-    // More often than one request is repeated by itself.
+    // More often than one request is repeated on its own.
     let times = 9;
     let kind = FaultKind::ServerError;
     bucket.controls.next(Request::Put, "packs/", kind, times);
@@ -263,8 +263,8 @@ fn a_pack_that_the_store_refuses_is_put_before_anything_of_it_is_published() {
     assert_bytes(&elsewhere.read(inode, 0, 1 << 20), &data);
 }
 
-/// The manifest is the one object that two gateways may both want to write. Its put is conditional, so that one that
-/// worked and was answered with an error meets itself when it is repeated.
+/// The manifest is the one object that two gateways may both want to write. Its put is conditional, so a put that
+/// worked and was answered with an error meets its own result when it is repeated.
 fn a_manifest_that_was_written_is_not_taken_for_that_of_a_rival(url: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -349,7 +349,7 @@ fn trouble_of_a_reader_is_over_with_the_next_answer() {
     assert_eq!(life.volume.status().store_trouble, None);
 }
 
-/// Lets time pass, as fast as nobody does anything.
+/// Lets time pass on a paused clock, which advances whenever no task can run.
 async fn pass(time: Duration) {
     tokio::time::pause();
     tokio::time::sleep(time).await;
@@ -363,15 +363,15 @@ fn one_thread() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// A volume with the limits of real life, in which a file of `cached` MiB is in memory and one named `cold` is not.
+/// A volume with realistic limits, in which a file of `cached` MiB is in memory and one named `cold` is not.
 async fn with_a_cold_file(bucket: &Bucket) -> (Volume, Inode, Inode) {
     let mut config = bucket.config();
     config.memory_limit = 32 << 20;
     config.checkpoint_interval = Duration::from_secs(5);
-    // Requests are counted, of those who wait for the bucket: packs are rewritten at leisure.
+    // The test counts the requests of callers that wait for the bucket: packs are rewritten at any time.
     config.rewrite_below = 0;
-    // Time that leaps while nobody waits for anything would leap while packs are put together in other threads, and whoever
-    // looks for something now and then would ask for it again and again meanwhile.
+    // A paused clock leaps while no task runs, so also while packs are built in other threads; tasks that poll would
+    // send requests again and again meanwhile.
     let environment = Environment {
         compute: Compute::InPlace,
         ..Environment::real(config.data_dir.clone())
@@ -413,7 +413,7 @@ fn through_hours_of_outage_local_work_goes_on_for_a_trickle_of_requests_and_drai
     runtime.block_on(async {
         let (volume, warm, cold) = with_a_cold_file(&bucket).await;
         bucket.controls.set_down(true);
-        // Names alone need no pack: what cannot be published is the metadata.
+        // Names alone need no pack: only the metadata cannot be published.
         let published = volume.status().published;
         let (from, to) = ((Inode::ROOT, &b"filler"[..]), (Inode::ROOT, &b"filled"[..]));
         volume.rename(&ROOT, from, to).await.unwrap();
@@ -436,7 +436,7 @@ fn through_hours_of_outage_local_work_goes_on_for_a_trickle_of_requests_and_drai
             let to = format!("renamed {minute}");
             let (from, to) = ((Inode::ROOT, name.as_bytes()), (Inode::ROOT, to.as_bytes()));
             volume.rename(&ROOT, from, to).await.unwrap();
-            // Many who want what is not here are told to come back, and cost nothing.
+            // Many readers of bytes that are not in memory are told to try again, and cost nothing.
             for i in 0..20 {
                 let read = volume.read(&ROOT, cold, i << 16, 4096).await;
                 assert!(matches!(read, Err(Error::Delay)), "{read:?}");
@@ -452,7 +452,7 @@ fn through_hours_of_outage_local_work_goes_on_for_a_trickle_of_requests_and_drai
         let status = volume.status();
         assert!(status.store_trouble.is_some() && status.stopped.is_none());
 
-        // It is back, and everybody wants something at once.
+        // The store is back, and all callers send requests at once.
         bucket.controls.set_down(false);
         bucket.controls.take_most_in_flight();
         let before = bucket.counts();

@@ -1,4 +1,4 @@
-//! The ten traps into which an earlier system of this shape fell, each of which lost data.
+//! Ten traps into which an earlier system of this kind fell, each of which lost data.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn small(bucket: &Bucket) -> Life {
     bucket.start(|config| config.memory_limit = SMALL)
 }
 
-/// What the bucket alone gives for the first bytes of the file.
+/// Asserts the first bytes of the file as the bucket alone has them.
 fn elsewhere(bucket: &Bucket, inode: Inode, expected: &[u8]) {
     let life = bucket.start_elsewhere(|_| {});
     assert_bytes(&life.read(inode, 0, expected.len() + 1), expected);
@@ -117,7 +117,7 @@ fn trap_04_a_write_during_an_upload_is_not_uploaded_with_it_and_not_lost() {
     expected[5..5 + news.len()].copy_from_slice(&news);
     bucket.controls.pack_puts.open();
     life.join(flush);
-    // The bucket has the state at the close, exactly.
+    // The bucket has exactly the state when the checkpoint closed.
     elsewhere_of_copy(&bucket, inode, &old);
 
     assert_bytes(&life.read(inode, 0, 1 << 20), &expected);
@@ -133,7 +133,7 @@ fn trap_04_a_write_during_an_upload_is_not_uploaded_with_it_and_not_lost() {
     elsewhere(&bucket, inode, &expected);
 }
 
-/// Attaches to a copy of the bucket, so that the gateway that runs is not fenced.
+/// Opens a copy of the bucket, so that the running gateway is not fenced.
 fn elsewhere_of_copy(bucket: &Bucket, inode: Inode, expected: &[u8]) {
     let copy = bucket.copy();
     elsewhere(&copy, inode, expected);
@@ -217,7 +217,7 @@ fn trap_07_shrinking_and_growing_a_file_brings_no_old_byte_back() {
     check(&life);
 }
 
-/// Everything that the log has is flushed.
+/// Asserts that the whole log is flushed.
 #[track_caller]
 fn assert_durable(life: &Life, what: &str) {
     let status = life.volume.status();

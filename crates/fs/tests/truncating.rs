@@ -1,5 +1,6 @@
-//! The block maps of large files that are truncated or removed go in steps of their own: no batch grows with the file,
-//! and between two steps readers, and a gateway that starts after a crash, find the file as it was published.
+//! The block maps of large files that are truncated or removed are deleted in steps of their own: no batch grows with
+//! the file, and between two steps readers, and a gateway that starts after a crash, find the file as it was
+//! published.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -13,11 +14,11 @@ use forebay_vfs::{SetAttributes, Stability};
 use crate::common::metadata::Reads;
 use crate::common::*;
 
-/// Block maps of a step.
+/// Block maps of one step.
 const AT_ONCE: usize = 4;
-/// Blocks of the file.
+/// Number of blocks of the file.
 const BLOCKS: u64 = 30;
-/// Bytes in each of them, and where in the block they begin.
+/// Bytes in each of them, and where they begin in the block.
 const LEN: u64 = 100;
 const AT: u64 = 7;
 
@@ -26,14 +27,14 @@ fn small_steps(config: &mut FsConfig) {
     config.memory_limit = 16 << 20;
 }
 
-/// Block maps that a batch changes.
+/// Number of block maps that a batch changes.
 fn maps_in(batch: &Batch) -> usize {
     let keys = batch.changes().iter();
     let keys = keys.map(|(key, _)| Key::decode(key).unwrap());
     keys.filter(|key| matches!(key, Key::Block(_))).count()
 }
 
-/// Counts the block maps in batches, and keeps the bucket as it is before each.
+/// Counts the block maps in batches, and keeps a copy of the bucket before each.
 #[derive(Default)]
 struct Steps {
     bucket: OnceLock<Bucket>,
@@ -54,7 +55,7 @@ impl Reads for Steps {
     }
 }
 
-/// What a file has in the first bytes of each block.
+/// The first bytes of each block of a file.
 type Heads = Vec<Vec<u8>>;
 
 fn heads(life: &Life, inode: Inode) -> Heads {
@@ -66,7 +67,7 @@ fn empty() -> Heads {
     vec![vec![0; 2 * (AT + LEN) as usize]; BLOCKS as usize]
 }
 
-/// A file with some bytes in each of its blocks, which is published.
+/// A published file with some bytes in each of its blocks.
 fn sparse_file(life: &Life, name: &[u8]) -> (Inode, Heads) {
     let inode = life.create(name);
     let mut expected = empty();
@@ -75,7 +76,7 @@ fn sparse_file(life: &Life, name: &[u8]) -> (Inode, Heads) {
         life.write(inode, block * BLOCK_SIZE + AT, &data, Stability::Unstable);
         expected[block as usize][AT as usize..(AT + LEN) as usize].copy_from_slice(&data);
     }
-    // As no other size is.
+    // A size that no other file has.
     life.truncate(inode, BLOCKS * BLOCK_SIZE - 1);
     life.flush();
     assert_eq!(life.volume.status().used_bytes, BLOCKS * LEN);
@@ -92,7 +93,7 @@ fn a_large_file_is_truncated_in_steps_and_each_of_them_may_be_the_last() {
     let (inode, before) = sparse_file(&life, b"file");
     assert!(steps.bucket.set(bucket).is_ok());
 
-    // Of the third block a part is left. Two that were truncated are written again, in the same checkpoint.
+    // A part of the third block is left. Two truncated blocks are written again, in the same checkpoint.
     life.truncate(inode, 2 * BLOCK_SIZE + 50);
     let mut after = empty();
     after[..3].clone_from_slice(&before[..3]);
@@ -110,12 +111,12 @@ fn a_large_file_is_truncated_in_steps_and_each_of_them_may_be_the_last() {
     eventually("what was truncated is collected", || {
         life.volume.status().used_bytes == left
     });
-    // As the file counts it.
+    // The file's own count, rounded up to 512.
     assert_eq!(life.getattr(inode).unwrap().used, 512);
     steps.watches.store(false, Ordering::SeqCst);
     life.evict();
     assert_eq!(heads(&life, inode), after);
-    // What is written in the same checkpoint adds to what a step may take.
+    // Writes in the same checkpoint add to the budget of a step.
     let most = steps.most.load(Ordering::SeqCst);
     assert!(most <= AT_ONCE + 2, "{most} block maps in one batch");
     life.stop();
@@ -136,7 +137,7 @@ fn a_large_file_is_truncated_in_steps_and_each_of_them_may_be_the_last() {
             continue;
         }
         assert_eq!(heads(&life, inode), after);
-        // A block of which the former map may still be there.
+        // A block whose former map may still exist.
         let mut later = after.clone();
         life.write(inode, 25 * BLOCK_SIZE + 1, b"new", Stability::Unstable);
         later[25][1..4].copy_from_slice(b"new");
@@ -214,7 +215,7 @@ fn a_change_that_the_log_replays_brings_no_truncated_bytes_back() {
     life.truncate(inode, BLOCK_SIZE);
     let end = life.volume.status().end;
     batches.is_armed.store(true, Ordering::SeqCst);
-    // It does not return before a step of the collection has been tried.
+    // It does not return before a step of the collection was tried.
     let flush = life.spawn(|volume| async move { volume.flush().await });
     eventually("the truncation is published", || {
         life.volume.status().published >= end

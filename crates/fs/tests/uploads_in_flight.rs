@@ -1,5 +1,5 @@
-//! What is on its way to the bucket at one moment has a limit, whatever is written: `upload_parallel` packs of `pack_bytes`, and the
-//! tables of one checkpoint's metadata.
+//! The bytes in flight to the bucket are limited, whatever is written: `upload_parallel` packs of `pack_bytes`, and
+//! the tables of one checkpoint's metadata.
 
 use crate::common::*;
 use forebay_fs::{Compression, FsConfig};
@@ -7,7 +7,7 @@ use forebay_types::BLOCK_SIZE;
 use forebay_vfs::Stability;
 
 const PARALLEL: usize = 3;
-/// Bytes of a file, where they are small; and what a pack has besides for each: its frame's header, and an entry of the index.
+/// Bytes of a small file; and the overhead of a pack for each: the header of its frame, and an entry of the index.
 const FILE_BYTES: usize = 4096;
 const HEADERS: usize = 172;
 /// The tables of the metadata of 6,000 files, which are put beside the last packs of a checkpoint.
@@ -19,11 +19,11 @@ fn settings(config: &mut FsConfig) {
     config.compression = Compression::Off;
 }
 
-/// While nothing arrives, as many packs as may be are under way and no more; and at no time more bytes than they have.
+/// While no upload completes, exactly as many packs as allowed are in flight, and never more bytes than they have.
 fn assert_bounded(bucket: &Bucket, life: &Life) {
     let held = || bucket.controls.pack_puts.held();
     eventually("packs are on their way", || held() == PARALLEL);
-    // Others are put together meanwhile, and wait.
+    // Others are built meanwhile, and wait.
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert_eq!(held(), PARALLEL);
     bucket.controls.pack_puts.open();

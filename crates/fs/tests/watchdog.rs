@@ -1,6 +1,6 @@
-//! No deadlock, and no leak: clients that do anything and give up at any moment, a log, a memory and an
-//! overlay that are too small, and a store that comes and goes. A watchdog fails every operation that
-//! makes no progress while the store answers.
+//! No deadlock, and no leak: clients that do anything and give up at any moment, with a log, a memory and an overlay
+//! that are too small, and a store that comes and goes. A watchdog fails every operation that makes no progress while
+//! the store answers.
 //!
 //! `FOREBAY_SEED` repeats a history (as far as threads let it), `FOREBAY_LONG_TESTS` makes it long.
 
@@ -52,8 +52,8 @@ fn cramped(config: &mut FsConfig) {
     config.fetch_parallel = 2;
 }
 
-/// What a client may be told. An error of I/O only where the disk fails under a change of names that
-/// cannot be made a second time.
+/// The errors that a client may get. An I/O error only if the disk fails during a change of names that cannot be made
+/// a second time.
 fn check(what: &str, once: bool, error: Error) {
     let expected = matches!(
         error,
@@ -125,7 +125,7 @@ async fn call(
     (format!("call {what} at {offset}"), what > 8, done)
 }
 
-/// A client: calls until told to stop, of which some are given up after a moment.
+/// A client: makes calls until it is stopped; some calls are given up after a moment.
 async fn client(
     volume: Volume,
     watchdog: Arc<Watchdog>,
@@ -159,7 +159,7 @@ async fn client(
     }
 }
 
-/// Nothing is held by anybody any more: as much is let in as into a volume that was just opened.
+/// No call holds anything any more: as much is admitted as by a volume that was just opened.
 fn nothing_leaked(bucket: &Bucket, life: &Life, watchdog: &Watchdog) {
     life.flush();
     watchdog.check();
@@ -233,7 +233,7 @@ fn run(disk_fails: bool) {
         }
         watchdog.set_away(false);
         let before = done.load(Ordering::SeqCst);
-        // It must come to something before the store goes away again.
+        // Some calls must complete before the store fails again.
         eventually("calls are answered while the store is there", || {
             watchdog.check();
             done.load(Ordering::SeqCst) > before + 3

@@ -1,4 +1,4 @@
-//! What the collector finds of a pack is held against its account.
+//! The collector compares what it finds of a pack with the pack's account.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{MIB, eager, nudge, unhurried, write};
 use crate::common::metadata::Reads;
 use crate::common::{Bucket, Life, eventually, pattern};
 
-/// A file of one block, and the pack that has a quarter of it; the rest was written anew.
+/// A file of one block, and the pack that has a quarter of it; the rest was written again.
 fn with_a_dead_pack(bucket: &Bucket) -> (Inode, PathBuf) {
     let life = bucket.start(unhurried);
     let inode = life.create(b"file");
@@ -26,7 +26,7 @@ fn with_a_dead_pack(bucket: &Bucket) -> (Inode, PathBuf) {
     (inode, pack)
 }
 
-/// Has the collector begin.
+/// Makes the collector begin.
 fn collect_with(bucket: &Bucket, reads: Arc<dyn Reads>) -> Life {
     let mut config = bucket.config();
     eager(&mut config);
@@ -35,7 +35,7 @@ fn collect_with(bucket: &Bucket, reads: Arc<dyn Reads>) -> Life {
     life
 }
 
-/// The pack of an object.
+/// The number of a pack's object.
 fn pack_of(path: &Path) -> PackId {
     let digits = path.file_stem().unwrap().to_str().unwrap();
     PackId(u64::from_str_radix(digits, 16).unwrap())
@@ -48,7 +48,7 @@ struct Hidden {
 }
 
 impl Hidden {
-    /// Of the first block of a file.
+    /// Hides the map of the first block of a file.
     fn map_of(inode: Inode) -> Hidden {
         let block = BlockIndex(0);
         Hidden {
@@ -85,8 +85,8 @@ fn a_pack_of_which_less_is_found_than_its_account_says_is_left_alone() {
     assert!(life.read(inode, 0, MIB as usize) == pattern(1, MIB as usize));
 }
 
-/// Hides the map of a block while a pack is looked through for the first time, and says that its account has become larger
-/// meanwhile.
+/// Hides the map of a block while a pack is examined for the first time, and reports that its account has become
+/// larger meanwhile.
 struct Growing {
     hidden: Hidden,
     account: bytes::Bytes,

@@ -1,4 +1,4 @@
-//! Packs that nothing knows.
+//! Orphaned packs.
 
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ fn packs_of_this_gateway_that_are_not_published_yet_are_no_orphans() {
     life.crash();
     let orphans = bucket.packs().len() as u64;
 
-    // What is streamed while the first commit is held up is in the bucket when the collector looks, and in no metadata.
+    // Blocks that are streamed while the first commit is held are in the bucket when the collector looks, and in no
+    // metadata.
     let life = bucket.start_elsewhere(early);
     bucket.controls.manifest_puts.close();
     life.create(b"other");
@@ -45,7 +46,7 @@ fn packs_of_this_gateway_that_are_not_published_yet_are_no_orphans() {
     eventually("the orphans have gone", || {
         life.volume.status().collector.orphans_deleted >= orphans
     });
-    // For what would go after them.
+    // Time for further objects to be deleted.
     std::thread::sleep(Duration::from_millis(200));
     let after = bucket.packs();
     let gone = before.iter().filter(|pack| !after.contains(pack)).count();

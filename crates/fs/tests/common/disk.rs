@@ -1,7 +1,7 @@
-//! A gateway's local folder in memory, whose disk fails as a test tells it to, and loses power.
+//! A gateway's local folder in memory, with a disk that fails and loses power on a test's order.
 //!
-//! A fault is planned for the calls of one kind: let some pass, then fail some. What is failed did not
-//! happen, except where the fault says so.
+//! A fault is planned for the calls of one kind: let some pass, then fail some. A failed call had no effect, unless
+//! the fault says so.
 
 use std::io;
 use std::ops::Range;
@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 /// A kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A segment is made, its space reserved.
+    /// A segment is made, and its space reserved.
     Create,
-    /// A segment gets another name.
+    /// A segment is renamed.
     Rename,
     /// A segment is removed.
     Remove,
@@ -26,7 +26,7 @@ pub enum Step {
     Open,
     /// Bytes of a segment are read.
     Read,
-    /// Bytes of a segment are put on stable storage.
+    /// Bytes of a segment are flushed to stable storage.
     Flush,
     /// The log folder is opened.
     Folder,
@@ -59,9 +59,9 @@ impl Fault {
 struct Plan {
     step: Step,
     fault: Fault,
-    /// Calls that pass first.
+    /// Number of calls that pass first.
     pass: u64,
-    /// Calls that fail then.
+    /// Number of calls that fail then.
     fail: u64,
 }
 
@@ -70,12 +70,12 @@ type Hook = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct State {
     plans: Vec<Plan>,
-    /// Faults that have struck.
+    /// Number of faults that have struck.
     struck: u64,
     after_replace: Option<Hook>,
 }
 
-/// The local folder. Clones are the same.
+/// The local folder. Clones share it.
 #[derive(Clone)]
 pub struct Disk {
     path: PathBuf,
@@ -110,7 +110,7 @@ impl Disk {
         copy
     }
 
-    /// Lets `pass` calls of this kind pass, and has `fail` fail after them.
+    /// Lets `pass` calls of this kind pass, and makes the next `fail` calls fail.
     pub fn fail(&self, step: Step, fault: Fault, pass: u64, fail: u64) {
         self.state.lock().plans.push(Plan {
             step,
@@ -120,17 +120,17 @@ impl Disk {
         });
     }
 
-    /// The disk is well again.
+    /// Ends all faults.
     pub fn heal(&self) {
         self.state.lock().plans.clear();
     }
 
-    /// Faults that have struck so far.
+    /// Number of faults that have struck.
     pub fn struck(&self) -> u64 {
         self.state.lock().struck
     }
 
-    /// Does something right after the state file is replaced the next time.
+    /// Runs a hook right after the next replacement of the state file.
     pub fn after_replace(&self, hook: impl FnOnce() + Send + 'static) {
         self.state.lock().after_replace = Some(Box::new(hook));
     }
@@ -159,8 +159,7 @@ impl Disk {
         self.heal();
     }
 
-    /// The power was cut: to be called when the process has ended. Of what was not flushed, `seed`
-    /// decides what is left.
+    /// The power was cut: to be called when the process has ended. `seed` decides which unflushed bytes are left.
     pub fn power_cut(&self, seed: u64) {
         let mut log = self.log.lock();
         *log = log.power_cut(seed);
@@ -168,7 +167,7 @@ impl Disk {
         self.heal();
     }
 
-    /// Like [`Disk::power_cut`], and nothing is left of what was not flushed.
+    /// Like [`Disk::power_cut`], and all unflushed bytes are lost.
     pub fn power_cut_losing_all(&self) {
         let mut log = self.log.lock();
         *log = log.power_cut_losing_all();
@@ -313,7 +312,7 @@ struct Memory {
     inner: Box<dyn SegmentMemory>,
 }
 
-// SAFETY: everything is passed on to memory that keeps the promises.
+// SAFETY: every call goes to a memory that keeps the promises.
 unsafe impl SegmentMemory for Memory {
     fn memory(&self) -> NonNull<[u8]> {
         self.inner.memory()

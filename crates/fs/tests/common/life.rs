@@ -1,4 +1,4 @@
-//! One run of a gateway, and what its clients ask for.
+//! One run of a gateway, and the calls of its clients.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,23 +17,22 @@ use super::{PATIENCE, ROOT, pattern, random};
 
 /// One run of a gateway. Dropping it is a crash.
 pub struct Life {
-    /// None once it has ended.
+    /// `None` once it has ended.
     pub(super) runtime: Option<Runtime>,
     pub volume: Volume,
     pub(super) controls: Arc<Faults>,
-    /// Asks again when told to come back later, as clients do.
+    /// Whether it repeats calls that are to be tried again later, as clients do.
     pub patient: bool,
 }
 
 impl Drop for Life {
     fn drop(&mut self) {
-        // The block cache of SlateDB locks itself out for ever if the runtime ends while a read of
-        // metadata begins; a process that is killed has no such moment. So everything comes to rest
-        // at the bucket's door before.
+        // The block cache of SlateDB locks itself forever if the runtime ends while a read of metadata begins; a
+        // killed process has no such moment. So all requests are stopped before, at the door of the bucket.
         self.controls.everything.close();
         std::thread::sleep(Duration::from_millis(30));
         if let Some(runtime) = self.runtime.take() {
-            // A test that has failed already says so at once, whatever hangs.
+            // A test that has failed already must end at once, whatever hangs.
             let failed = std::thread::panicking();
             runtime.shutdown_timeout(if failed { Duration::ZERO } else { PATIENCE });
         }
@@ -54,7 +53,7 @@ impl Life {
             .expect("the operation hangs")
     }
 
-    /// Runs one operation on the volume, as often as this client asks.
+    /// Runs one operation on the volume, and repeats it as this client does.
     fn ask<T, F>(&self, mut operation: impl FnMut(Volume) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
@@ -81,18 +80,17 @@ impl Life {
         self.runtime().spawn(operations(self.volume.clone()))
     }
 
-    /// The result of what was spawned.
+    /// Waits for the result of a spawned task.
     pub fn join<T>(&self, task: tokio::task::JoinHandle<T>) -> T {
         self.run(|_| task).unwrap()
     }
 
-    /// Ends like a killed process: no farewell, no publishing. The system keeps what is in the
-    /// log's pages.
+    /// Ends like a killed process: without a stop, and without publishing. The system keeps the log's pages.
     pub fn crash(self) {
         drop(self);
     }
 
-    /// Ends in order.
+    /// Stops in order.
     pub fn stop(self) {
         self.run(|volume| async move { volume.close(Duration::from_secs(60)).await });
         self.crash();
@@ -207,7 +205,7 @@ impl Life {
         self.ask(|volume| async move { read(&volume, inode, offset, len).await })
     }
 
-    /// Names in a directory, with their cookies, asked for in pieces.
+    /// Names in a directory, with their cookies, listed in pieces.
     pub fn list(&self, directory: Inode, piece: usize) -> Vec<DirectoryEntry> {
         let (mut entries, mut cookie) = (Vec::new(), 0);
         loop {
@@ -224,8 +222,8 @@ impl Life {
         }
     }
 
-    /// Makes the cache forget what it can, by reading something else that fills it. The limit of
-    /// memory must be small: 16 MiB.
+    /// Makes the cache evict as much as possible, by reading another file that fills it. The memory limit must be
+    /// small: 16 MiB.
     pub fn evict(&self) {
         let limit = self.volume.status().memory_limit;
         assert!(limit <= 32 << 20, "with a large cache nothing is evicted");

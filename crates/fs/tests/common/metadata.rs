@@ -1,5 +1,4 @@
-//! Metadata of which a test sees what is read, and which it holds up, fails or changes; and what others do while a gateway
-//! starts.
+//! Metadata whose reads a test sees, delays, fails or changes; and actions of others while a gateway starts.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,22 +10,22 @@ use forebay_object::Store;
 
 use super::{Bucket, Life};
 
-/// What a test does about reads, and commits.
+/// A test's reaction to reads and commits.
 #[async_trait]
 pub trait Reads: Send + Sync + 'static {
-    /// This was found under `key`. What it gives is what the gateway gets.
+    /// Called with the value found under `key`. The gateway gets the returned value.
     async fn got(&self, key: &[u8], found: Option<Bytes>) -> Result<Option<Bytes>, StoreError> {
         let _ = key;
         Ok(found)
     }
 
-    /// This is about to be committed.
+    /// Called before this batch is committed.
     async fn commits(&self, batch: &Batch) -> Result<(), StoreError> {
         let _ = batch;
         Ok(())
     }
 
-    /// `range` was scanned.
+    /// Called when `range` was scanned.
     async fn scanned(&self, range: &KeyRange) -> Result<(), StoreError> {
         let _ = range;
         Ok(())
@@ -46,14 +45,14 @@ impl Bucket {
     }
 }
 
-/// Does something once the volume's state was read for the first time, before the metadata are opened for writing.
+/// Runs a hook once the volume's state was read for the first time, before the metadata are opened for writing.
 struct Interrupted {
     inner: Arc<dyn Metadata>,
     meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Bucket {
-    /// Starts a gateway, and does something in the midst of it.
+    /// Starts a gateway, and runs a hook in the middle of the start.
     pub fn start_interrupted(&self, meanwhile: impl FnOnce() + Send + 'static) -> Life {
         let config = self.config();
         let real = Environment::real(config.data_dir.clone());
@@ -74,7 +73,7 @@ impl Metadata for Interrupted {
         cache_bytes: u64,
         sealing: Option<Sealing>,
     ) -> Result<Arc<dyn MetaStore>, StoreError> {
-        // Whoever has read has closed what he read from.
+        // A reader has closed the metadata that it has read.
         let meanwhile = self.meanwhile.lock().unwrap().take();
         let meanwhile = meanwhile.expect("it is opened once");
         tokio::task::spawn_blocking(meanwhile).await.unwrap();

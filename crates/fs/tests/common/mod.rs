@@ -1,4 +1,4 @@
-//! A volume for tests: a bucket that outlives gateways, and gateways that live, stop and crash.
+//! A volume for tests: a bucket that outlives its gateways, and gateways that live, stop and crash.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 pub mod disk;
@@ -27,8 +27,8 @@ pub use life::{read, write};
 
 pub const ROOT: Credentials = Credentials::ROOT;
 
-/// What no operation of a test may take: longer means a deadlock. A store that does not answer is waited
-/// for 25 s, some times in a row.
+/// The longest time of any operation of a test: a longer one is a deadlock. A request to a store that does not answer
+/// waits 25 s, several times in a row.
 pub const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A bucket in a local folder, and the local folder of a gateway.
@@ -36,11 +36,11 @@ pub struct Bucket {
     pub folder: Arc<TempDir>,
     pub local: TempDir,
     pub controls: Arc<Faults>,
-    /// How stores are asked that are opened from now on.
+    /// The retry settings of stores that are opened from now on.
     pub pace: Mutex<PaceSettings>,
     /// Whether gateways expect the volume to be sealed.
     pub expected: Expected,
-    /// Whether gateways that are started with its configuration take the volume from another one.
+    /// Whether gateways with its configuration take the volume from another one.
     pub takeover: Takeover,
     latest: Mutex<Option<FaultyStore>>,
 }
@@ -83,7 +83,7 @@ impl Bucket {
         bucket
     }
 
-    /// A bucket with nothing in it.
+    /// An empty bucket.
     pub fn unformatted() -> Bucket {
         Bucket {
             folder: Arc::new(folder()),
@@ -96,8 +96,8 @@ impl Bucket {
         }
     }
 
-    /// The same bucket as another machine sees it: with a local folder and a way to the bucket of
-    /// its own. Its gateways take the volume over.
+    /// The same bucket on another machine: with its own local folder and its own connection to the bucket. Its
+    /// gateways take the volume over.
     pub fn seen_elsewhere(&self) -> Bucket {
         Bucket {
             takeover: Takeover::Allow,
@@ -107,7 +107,7 @@ impl Bucket {
         }
     }
 
-    /// Every object and its bytes, by its name. Uploads under way are no objects.
+    /// Every object and its bytes, by name. Uploads in progress are not objects.
     pub fn objects(&self) -> BTreeMap<String, Vec<u8>> {
         let mut found = Vec::new();
         walk(&self.path(), &mut found);
@@ -136,8 +136,8 @@ impl Bucket {
         )
     }
 
-    /// A bucket of its own with the same objects as of one moment, and an empty local folder. Its gateways take the volume
-    /// over.
+    /// A separate bucket with the same objects as at one moment, and an empty local folder. Its gateways take the
+    /// volume over.
     pub fn copy(&self) -> Bucket {
         let copy = Bucket {
             takeover: Takeover::Allow,
@@ -145,7 +145,7 @@ impl Bucket {
             ..Bucket::unformatted()
         };
         self.controls.everything.close();
-        // What is under way ends.
+        // Requests in flight end.
         std::thread::sleep(Duration::from_millis(60));
         let mut objects = Vec::new();
         walk(&self.path(), &mut objects);
@@ -161,12 +161,12 @@ impl Bucket {
         copy
     }
 
-    /// What the store that was opened last was asked for.
+    /// The requests to the store that was opened last.
     pub fn counts(&self) -> RequestCounts {
         self.latest.lock().as_ref().unwrap().counts()
     }
 
-    /// Where the objects are.
+    /// The folder of the objects.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("bucket")
     }
@@ -187,11 +187,11 @@ impl Bucket {
         let mut config = FsConfig::new(self.local.path().to_owned());
         config.expected = self.expected.clone();
         config.takeover = self.takeover;
-        // Tests say when something is published.
+        // Tests decide when something is published.
         config.checkpoint_interval = Duration::from_secs(3600);
         config.checkpoint_bytes = 1 << 40;
-        // And most of them have less memory than any gateway, of which packs would take a part for as long as they wait for
-        // the bucket.
+        // And most of them have less memory than any gateway; packs would take a part of it while they wait for the
+        // bucket.
         config.early_bytes = 16 << 20;
         // A test that waits for room sets its own limit.
         config.room_wait = Duration::from_secs(3600);
@@ -214,7 +214,7 @@ impl Bucket {
         self.start(|config| config.takeover = Takeover::Allow)
     }
 
-    /// Starts a gateway that has nothing but the bucket, and takes the volume over.
+    /// Starts a gateway that has only the bucket, and takes the volume over.
     pub fn start_elsewhere(&self, change: impl FnOnce(&mut FsConfig)) -> Life {
         let mut config = self.config();
         config.takeover = Takeover::Allow;
@@ -228,19 +228,19 @@ impl Bucket {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Starts a gateway, or gives the reason why it does not.
+    /// Starts a gateway, or returns the reason why it does not start.
     pub fn try_start_with(&self, config: FsConfig) -> Result<Life, OpenError> {
         let environment = Environment::real(config.data_dir.clone());
         self.try_start_in(config, environment)
     }
 
-    /// Starts a gateway with another local folder than one on a real disk.
+    /// Starts a gateway with a local folder that is not on a real disk.
     pub fn start_on(&self, disk: &Disk, change: impl FnOnce(&mut FsConfig)) -> Life {
         self.try_start_on(disk, change)
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Like [`Bucket::start_on`], or gives the reason why it does not start.
+    /// Like [`Bucket::start_on`], or returns the reason why it does not start.
     pub fn try_start_on(
         &self,
         disk: &Disk,
@@ -252,8 +252,7 @@ impl Bucket {
         self.try_start_in(config, environment)
     }
 
-    /// Opens the volume and ends as a crash does, after this time at the latest; says whether it was
-    /// opened.
+    /// Opens the volume and ends as in a crash, after this time at the latest; returns whether it was opened.
     pub fn open_for(&self, disk: &Disk, limit: Duration) -> Option<()> {
         let runtime = runtime();
         let environment = self.environment(disk);
@@ -267,7 +266,7 @@ impl Bucket {
         done
     }
 
-    /// The real one but for the local folder.
+    /// The real environment, except for the local folder.
     pub fn environment(&self, disk: &Disk) -> Environment {
         Environment {
             local: Arc::new(disk.clone()),
@@ -275,7 +274,7 @@ impl Bucket {
         }
     }
 
-    /// Starts a gateway in an environment of the test's own.
+    /// Starts a gateway in the test's environment.
     pub fn try_start_in(
         &self,
         config: FsConfig,
@@ -348,7 +347,7 @@ pub fn user(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
     }
 }
 
-/// Waits until something is so; panics if it takes too long.
+/// Waits until `so` holds; panics if it takes too long.
 pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
@@ -357,7 +356,7 @@ pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Compares without printing megabytes.
+/// Compares without printing megabytes of bytes.
 #[track_caller]
 pub fn assert_bytes(found: &[u8], expected: &[u8]) {
     assert_eq!(found.len(), expected.len(), "length");
@@ -375,7 +374,7 @@ pub fn assert_bytes(found: &[u8], expected: &[u8]) {
     }
 }
 
-/// Bytes that differ from place to place and from seed to seed, none of them zero.
+/// Bytes that differ from offset to offset and from seed to seed, none of them zero.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     /// A prime, so that no power of two is a period.
     const PERIOD: usize = 1_048_583;

@@ -1,5 +1,4 @@
-//! A file system that is too simple to be wrong, and operations that are done to it and to a
-//! volume alike.
+//! A file system that is too simple to be wrong, and operations that run on it and on a volume alike.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use forebay_vfs::{CreateMode, FileKind, FileSystem, NewNode, SetAttributes, Stab
 
 use super::{Life, ROOT, assert_bytes, pattern};
 
-/// Files do not become larger: three blocks.
+/// The largest size of a file: three blocks.
 pub const MAX_SIZE: u64 = 9 << 20;
 
 const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e\xff", b"f"];
@@ -20,8 +19,7 @@ pub enum Object {
     File(Arc<Vec<u8>>),
 }
 
-/// One thing to do. Which object and which name is meant is a number to be reduced to what there
-/// is.
+/// One operation. Objects and names are given by numbers, which are reduced to those that exist.
 #[derive(Clone, Debug)]
 pub enum Op {
     Create(u8, u8),
@@ -142,7 +140,7 @@ impl Model {
                 .any(|child| !self.is_file(*child) && self.is_below(inode, *child))
     }
 
-    /// Takes a name away, and the object with its last one.
+    /// Removes a name, and the object with its last one.
     fn unlink(&mut self, directory: u64, name: &'static [u8]) {
         let inode = self.names_mut(directory).remove(name).unwrap();
         if self.links(inode) == 0 {
@@ -150,7 +148,7 @@ impl Model {
         }
     }
 
-    /// Whether a rename succeeds; does it if so.
+    /// Renames if that must succeed; returns whether it must.
     fn rename(&mut self, from: (u64, &'static [u8]), to: (u64, &'static [u8])) -> bool {
         let Some(&moved) = self.names(from.0).get(from.1) else {
             return false;
@@ -175,7 +173,7 @@ impl Model {
         true
     }
 
-    /// Does one operation to the volume and to the model; both must agree.
+    /// Runs one operation on the volume and on the model; both must agree.
     pub fn step(&mut self, life: &Life, op: &Op) {
         let name = |number: u8| NAMES[usize::from(number) % NAMES.len()];
         match *op {
@@ -287,7 +285,7 @@ impl Model {
         }
     }
 
-    /// The volume holds exactly this.
+    /// Checks that the volume holds exactly this.
     pub fn check(&self, life: &Life) {
         for (inode, object) in &self.objects {
             let inode = Inode(*inode);

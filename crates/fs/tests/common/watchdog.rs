@@ -1,7 +1,7 @@
-//! A watchdog: it fails the test when an operation makes no progress though the store does.
+//! A watchdog: it fails the test if an operation makes no progress although the store does.
 //!
-//! Every operation enters itself and leaves by being done or given up. Time counts only while the store
-//! answers: an operation may wait for as long as the store is away, and not a minute of the rest.
+//! Every operation is entered, and leaves when it is done or given up. Time counts only while the store answers: an
+//! operation may wait while the store is unreachable, and otherwise not even a minute.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(20);
 struct Entered {
     operations: BTreeMap<u64, Operation>,
     next: u64,
-    /// What was wrong.
+    /// The failure.
     verdict: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub struct Watchdog {
     thread: Option<JoinHandle<()>>,
 }
 
-/// An operation that is under way, until this is dropped.
+/// An operation in progress, until this is dropped.
 pub struct Watched {
     entered: Arc<Mutex<Entered>>,
     id: u64,
@@ -74,12 +74,12 @@ impl Watchdog {
         }
     }
 
-    /// Whether the store is away: time does not count then.
+    /// Sets whether the store is unreachable: then time does not count.
     pub fn set_away(&self, away: bool) {
         self.away.store(away, Ordering::SeqCst);
     }
 
-    /// Begins an operation.
+    /// Enters an operation.
     pub fn enter(&self, what: String) -> Watched {
         let mut entered = self.entered.lock();
         let id = entered.next;

@@ -1,5 +1,5 @@
-//! The log of a gateway that was taken over: it is kept as long as the bucket has not all of it, under its own label, and
-//! what is in it is salvaged.
+//! The log of a gateway that was taken over: it is kept, under its own label, while the bucket has not all of it, and
+//! it can be salvaged.
 
 use super::*;
 use forebay_fs::{LogConfig, OpenError};
@@ -19,7 +19,7 @@ fn a_log_that_the_bucket_has_all_of_is_not_kept() {
     let first = bucket.start(|_| {});
     assert_bytes(&first.read(file, 0, 2 * MIB), &pattern(2, MIB));
     assert_eq!(put_aside(&bucket), [""; 0]);
-    // Its files are used again.
+    // Its files are reused.
     first.write(file, 0, &pattern(3, MIB), Stability::FileSync);
     first.crash();
     let first = bucket.start(|_| {});
@@ -38,7 +38,7 @@ fn takeovers_to_and_fro_keep_each_log_under_its_own_label() {
             finds_out(&overtaken);
             overtaken.crash();
         }
-        // What it acknowledges now is never published.
+        // Changes that it acknowledges now are never published.
         let name = format!("round-{round}");
         let file = life.create(name.as_bytes());
         life.write(file, 0, &pattern(round, 5000), Stability::FileSync);
@@ -82,7 +82,7 @@ fn a_log_whose_mark_is_lost_is_salvaged_whole_and_without_guesses() {
     let salvaged = salvage(&bucket, "epoch-1", &to.path().join("x"), true);
     assert_eq!(salvaged.files.len(), 1);
     let file = &salvaged.files[0];
-    // All of the log is there, also what had been published, and nothing of the bucket's under it.
+    // All of the log is there, even the published part, and nothing of the bucket's bytes below it.
     assert_eq!((&file.content, &*file.path), (&Content::RangesOnly, "/old"));
     let bytes = std::fs::read(to.path().join("x/files/old")).unwrap();
     let mut expected = pattern(1, 5000);
@@ -186,7 +186,7 @@ fn salvage_writes_over_nothing_and_takes_nobody_for_another() {
     assert!(error.contains("belongs to volume"), "{error}");
     let error = logs.forget(&Label::Current, true).unwrap_err().to_string();
     assert!(error.contains("cannot be forgotten"), "{error}");
-    // With nobody there, the current log gives what it has.
+    // When no gateway runs, the current log can be salvaged.
     let salvaged = salvage(&bucket, "current", &to.path().join("x"), true);
     assert_eq!(salvaged.files[0].content, Content::Whole);
     let bytes = std::fs::read(to.path().join("x/files/file")).unwrap();
@@ -231,7 +231,7 @@ fn archived_logs_that_take_the_log_s_limit_keep_further_ones_from_being_archived
     );
     let said = refused.to_string();
     assert!(said.contains("forebay log forget --all-salvaged"), "{said}");
-    // One that does not fit is as it was: it is the log, and every other is whole.
+    // A log that does not fit stays as it was: it is the current log, and every other is whole.
     assert_eq!(put_aside(&bucket).len() as u64, archived - 1);
     let logs = Logs::open(bucket.local.path()).unwrap();
     for info in logs.list() {

@@ -56,7 +56,7 @@ fn replies_carry_the_attributes_from_before_and_after() {
     });
 }
 
-/// What a client that believes its caches compares: it must be told each change, no less and no more.
+/// The comparison of a client that trusts its caches: each change must be visible, no less and no more.
 fn moved(change: &Change) -> bool {
     let (before, after) = (change.before.unwrap(), change.after.unwrap());
     let changed = (after.mtime > before.mtime, after.ctime > before.ctime);
@@ -64,7 +64,7 @@ fn moved(change: &Change) -> bool {
     changed.0
 }
 
-/// Asserts that a change goes on where the directory was left, and is what it has now.
+/// Asserts that a change begins with the state in which the directory was left, and ends with its current one.
 async fn follows(volume: &Volume, left: &mut Attributes, change: &Change) {
     assert_eq!(change.before, Some((&*left).into()));
     assert!(moved(change));
@@ -125,7 +125,7 @@ fn every_change_of_names_moves_the_times_of_directories_and_objects_and_counts_l
         assert_eq!((renamed.nlink, renamed.mtime), (2, directory.mtime));
         assert!(renamed.ctime > directory.ctime);
 
-        // RENAME over a file that has another name: it loses one, and its ctime says so.
+        // RENAME over a file that has another name: it loses one, and its ctime changes.
         let (change_from, change_to) = volume
             .rename(&ROOT, (one, b"l"), (other, b"g"))
             .await
@@ -206,7 +206,7 @@ fn what_is_refused_or_only_looks_changes_no_time() {
             .write(&stranger, file, 0, data.0, data.1)
             .await
             .unwrap_err();
-        // Nothing to write is nothing done.
+        // An empty write changes nothing.
         volume.write(&ROOT, file, 0, b"", data.1).await.unwrap();
     });
     assert_eq!(life.getattr(directory).unwrap(), was);
@@ -218,7 +218,7 @@ fn times_are_kept_to_the_nanosecond_by_log_and_bucket() {
     let bucket = Bucket::new();
     let life = bucket.start(|_| {});
     let inode = life.create(b"f");
-    // The last moment of NFSv3, far behind 2038; and one nanosecond less than a second.
+    // The last moment of NFSv3, far after 2038; and one nanosecond less than a second.
     let atime = Timestamp {
         seconds: i64::from(u32::MAX),
         nanos: 999_999_999,
@@ -279,7 +279,7 @@ fn setattr_moves_ctime_and_no_time_that_it_does_not_name() {
         mtime: SetTime::Now,
         ..Default::default()
     }));
-    // A truncation is a change of content, also one to the size that it has.
+    // A truncation is a change of content, even one to the current size.
     for size in [3, 1, 9] {
         assert!(after(SetAttributes {
             size: Some(size),

@@ -97,7 +97,7 @@ fn a_full_volume_says_so_and_takes_writes_again_when_something_was_removed() {
         let found = volume.statistics().await.unwrap();
         assert_eq!((found.total_files, found.free_files), (4, 0));
     });
-    // Published or not: what is removed or cut off makes room at once.
+    // Published or not: removed or truncated bytes make room at once.
     life.flush();
     life.truncate(inode, 4 << 20);
     life.write(other, 0, &pattern(9, 1 << 20), Stability::FileSync);

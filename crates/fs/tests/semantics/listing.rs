@@ -16,7 +16,7 @@ use crate::common::*;
 /// Makes many files at once, as a busy client does.
 fn make_many(life: &Life, directory: Inode, names: std::ops::Range<usize>) {
     life.run(|volume| async move {
-        // A flush for each of so many creations is not what this is about.
+        // A flush for each of these creations is not the subject.
         let volume = volume.with_commit_mode(forebay_fs::CommitMode::Async);
         let guarded = CreateMode::Guarded(SetAttributes::default());
         for i in names {
@@ -48,7 +48,7 @@ fn many_entries_are_listed_once_each_while_others_come_and_go() {
     let directory = life.mkdir(TOP, b"d");
     make_many(&life, directory, 0..entries * 3 / 4);
     life.flush();
-    // The rest lies in the overlay.
+    // The rest is in the overlay.
     make_many(&life, directory, entries * 3 / 4..entries);
 
     let mut seen: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
@@ -75,7 +75,7 @@ fn many_entries_are_listed_once_each_while_others_come_and_go() {
             break;
         }
         pieces += 1;
-        // Odd ones go: some that were listed and some that were not; others come.
+        // Odd ones are removed: some that were listed and some that were not; others are added.
         for i in 0..20 {
             let number = ((pieces * 7919 + i * 4001) % entries) | 1;
             let _ = life.try_remove(directory, format!("file-{number:06}").as_bytes());
@@ -119,7 +119,7 @@ fn a_directory_is_emptied_while_it_is_listed() {
     make_many(&life, directory, 0..500);
     life.flush();
     make_many(&life, directory, 500..1000);
-    // As `rm -r`: list a piece, remove it, go on behind it.
+    // Like `rm -r`: list a piece, remove it, continue behind it.
     let (mut cookie, mut removed) = (0, 0);
     loop {
         let found = life.run(|volume| async move {
@@ -164,8 +164,8 @@ fn listings_give_dot_and_dot_dot_first_also_one_at_a_time() {
     assert_eq!(life.try_lookup(TOP, b"..").unwrap().inode, TOP);
 }
 
-/// Lists a directory a few names at a time, and does something with each name when it is given. Gives how many names
-/// there were until the end, or as far as `most`.
+/// Lists a directory a few names at a time, and calls `act` with each listed name. Returns the number of names until
+/// the end, or up to `most`.
 fn list_and_do(
     life: &Life,
     directory: Inode,
@@ -234,7 +234,7 @@ fn a_listing_ends_though_each_name_that_it_gives_is_renamed_or_replaced() {
                 life.flush();
             }
         });
-        // Each old name once, and the ones made meanwhile at most once.
+        // Each old name once, and the new ones at most once.
         given.retain(|name| name != b"temporary");
         let expected: Vec<_> = (0..NAMES)
             .map(|i| format!("file-{i:06}").into_bytes())
@@ -273,7 +273,7 @@ fn a_renamed_name_keeps_its_cookie_and_a_replaced_one_leaves_it_to_what_comes() 
     life.rename((a, b"5"), (a, b"6")).unwrap();
     life.rename((b, b"1"), (a, b"3")).unwrap();
     life.rename((b, b"2"), (a, b"new")).unwrap();
-    // Of two names of one object both stay, and their cookies.
+    // Two names of one object both stay, with their cookies.
     let three = life.try_lookup(b, b"3").unwrap().inode;
     life.link(three, (b, b"link")).unwrap();
     let linked = cookies(&life, b);
@@ -303,7 +303,7 @@ fn a_renamed_name_keeps_its_cookie_and_a_replaced_one_leaves_it_to_what_comes() 
     assert_eq!(life.try_lookup(a, b"2"), Err(forebay_vfs::Error::NotFound));
 }
 
-/// Counts scans of the cookies of a directory, and how many cookies they go over.
+/// Counts scans of the cookies of a directory, and the cookies that they cover.
 #[derive(Default)]
 struct Cookies {
     directory: AtomicU64,
@@ -322,7 +322,7 @@ impl Cookies {
 #[async_trait]
 impl Reads for Cookies {
     async fn scanned(&self, range: &KeyRange) -> Result<(), StoreError> {
-        // The first and the last cookie lie behind the directory, which lies behind the tag.
+        // The first and the last cookie follow the directory, which follows the tag.
         let number = |key: &[u8], at: usize| {
             let bytes = key.get(at..at + 8)?.try_into().ok()?;
             Some(u64::from_be_bytes(bytes))
@@ -343,7 +343,7 @@ impl Reads for Cookies {
     }
 }
 
-/// Names that a directory had, and so its last cookie, about.
+/// The approximate number of names that a directory had, and so its last cookie.
 const GIVEN_OUT: u64 = 9000;
 
 #[test]
@@ -367,7 +367,7 @@ fn a_listing_passes_removed_names_by() {
             }
         });
     };
-    // In the order of making, but for some that stay for now.
+    // In the order in which they were made, except for some that stay for now.
     let stays = |number: &usize| [0, 3000, all - 1].contains(number);
     make_many(&life, directory, 0..all);
     life.flush();
@@ -429,7 +429,7 @@ fn a_listing_of_names_that_went_in_any_order_is_whole() {
         );
     };
     for (turn, at) in (0..all).map(|i| i * 7919 % all).enumerate() {
-        // In stretches, and some that stay.
+        // In stretches, and some names stay.
         if at % 100 < 3 {
             continue;
         }

@@ -1,4 +1,4 @@
-//! What POSIX and RFC 1813 say about files, names and permissions; a module for each subject.
+//! The rules of POSIX and RFC 1813 for files, names and permissions; a module for each subject.
 
 mod attributes;
 mod data;
@@ -21,7 +21,7 @@ fn mode(mode: u32) -> SetAttributes {
     }
 }
 
-/// Makes a file as somebody, with a mode.
+/// Makes a file with a caller's credentials and a mode.
 fn create_as(
     life: &Life,
     who: &Credentials,
@@ -45,7 +45,7 @@ fn mkdir_as(life: &Life, who: &Credentials, at: (Inode, &[u8]), bits: u32) -> Re
     })
 }
 
-/// A directory in which everybody may do everything.
+/// A directory with all rights for every user.
 fn open_directory(life: &Life, name: &[u8]) -> Inode {
     mkdir_as(life, &ROOT, (TOP, name), 0o777).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Names: which there can be, how they come and how they go.
+//! Names: which ones are possible, and how they are added and removed.
 
 use std::collections::BTreeSet;
 

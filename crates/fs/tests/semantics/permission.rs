@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Permissions: which users may do what.
 
 use forebay_types::Inode;
 use forebay_vfs::{
@@ -118,7 +118,7 @@ fn attributes_are_changed_by_owners_only_and_owners_by_root_only() {
         ..Default::default()
     };
     assert_eq!(life.set(&other, file, times), Err(Error::NotOwner));
-    // Who may write may set the time to now, and no other.
+    // A user who may write may set the time to now, and to no other time.
     let now = SetAttributes {
         mtime: SetTime::Now,
         ..Default::default()
@@ -146,7 +146,7 @@ fn attributes_are_changed_by_owners_only_and_owners_by_root_only() {
     life.set(&ROOT, file, owned(Some(12), Some(22))).unwrap();
     let found = life.getattr(file).unwrap();
     assert_eq!((found.uid, found.gid), (12, 22));
-    // The guard.
+    // The guard of SETATTR.
     let stale = Timestamp {
         seconds: 1,
         nanos: 1,
@@ -270,7 +270,7 @@ fn in_sticky_directories_directories_are_moved_and_removed_by_owners_only() {
         );
         volume.rename(&one, d, (sticky, b"e")).await.unwrap();
         volume.rmdir(&one, sticky, b"e").await.unwrap();
-        // Its own directory is everybody's to empty, and the directory's owner's.
+        // A user's own directory may be emptied by every user, and by the directory's owner.
         let mine = mode(0o1777);
         let made = volume
             .make(&one, sticky, b"mine", NewNode::Directory, &mine)
@@ -306,7 +306,7 @@ fn setgid_directories_give_their_group_to_everything_and_setgid_to_directories_a
             let made = made.unwrap().attributes;
             assert_eq!((made.uid, made.gid, made.mode), (11, 77, expected));
         }
-        // Nobody makes a program that runs as a group that he is not in: not at once, and not later.
+        // No user makes a program that runs as a group of which the user is not a member: not at once, and not later.
         let setgid = CreateMode::Guarded(mode(0o2755));
         let made = volume
             .create(&member, shared, b"own", &setgid)
@@ -352,7 +352,7 @@ fn truncations_and_changes_of_owner_clear_set_id_bits() {
     assert_eq!(after(&ROOT, size), 0o6777);
     assert_eq!(after(&owner, group), 0o777);
     assert_eq!(after(&ROOT, group), 0o777);
-    // What gives all at once gets all.
+    // A call that sets all at once gets all.
     let with_mode = SetAttributes {
         gid: Some(30),
         ..mode(0o4711)

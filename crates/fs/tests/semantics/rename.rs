@@ -1,4 +1,4 @@
-//! Renames, one at a time and from everywhere at once.
+//! Renames, one at a time and many at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn rename_replaces_files_and_empty_directories_and_nothing_else() {
     assert_eq!(life.try_lookup(b, b"..").unwrap().inode, a);
     assert_eq!(life.getattr(a).unwrap().nlink, 3);
     assert_eq!(life.getattr(TOP).unwrap().nlink, 3);
-    // Into itself or below.
+    // Into itself or below itself.
     let d = life.mkdir(b, b"d");
     for to in [a, b, d] {
         assert_eq!(
@@ -44,7 +44,7 @@ fn rename_replaces_files_and_empty_directories_and_nothing_else() {
             "into {to}"
         );
     }
-    // Over a directory that holds it, near and far.
+    // Over a directory that contains it, directly or indirectly.
     let e = life.mkdir(d, b"e");
     assert_eq!(life.rename((d, b"e"), (b, b"d")), Err(Error::NotEmpty));
     assert_eq!(life.rename((d, b"e"), (a, b"c")), Err(Error::NotEmpty));
@@ -119,8 +119,7 @@ fn many_clients_at_once_leave_a_tree_that_is_whole() {
                     let name = format!("n{}", (state >> 50) % 6);
                     let other = format!("n{}", (state >> 55) % 6);
                     let guarded = CreateMode::Unchecked(SetAttributes::default());
-                    // Each may fail because others did something else before: what counts is the
-                    // tree.
+                    // Each may fail because others changed something before: only the resulting tree counts.
                     match i % 5 {
                         0 => drop(
                             volume
@@ -173,7 +172,7 @@ fn many_clients_at_once_leave_a_tree_that_is_whole() {
     assert_eq!(check_tree(&bucket.start_elsewhere(|_| {})), inodes);
 }
 
-/// Walks the tree: every name leads to an object, link counts are right, nothing is left over.
+/// Walks the tree: every name leads to an object, link counts are right, and no object is left over.
 fn check_tree(life: &Life) -> BTreeMap<u64, u32> {
     let mut links: BTreeMap<u64, u32> = BTreeMap::new();
     let mut kinds = BTreeMap::from([(TOP.0, (FileKind::Directory, 2))]);
