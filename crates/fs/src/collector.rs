@@ -80,7 +80,7 @@ pub struct CollectorStatus {
 pub(crate) struct Collector {
     context: Context,
     survey: Mutex<Survey>,
-    /// Something was committed, or the publisher's turn is over.
+    /// Notified after the publisher's turn if something was committed or read.
     wake: Notify,
     /// A copy that waits for the publisher's turn.
     copied: Mutex<Option<Rewritten>>,

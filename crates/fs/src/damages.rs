@@ -1,9 +1,9 @@
 //! Damaged frames that readers and the scrub have found, and the state of each.
 //!
 //! ```text
-//!   found ------------------> healed         what memory or the disk cache has of it is uploaded anew
-//!     | a copy is looked for   partly healed  they have a part
-//!     | in the background      lost           they have nothing
+//!   found ------------------> healed         memory or the disk cache has its bytes: uploaded again
+//!     | a copy is looked for   partly healed  they have a part of its bytes
+//!     | in the background      lost           they have none of its bytes
 //!     v                        unused         no file needs it
 //!   named: the path of the file is looked for
 //! ```

@@ -7,7 +7,7 @@
 //!      |
 //!   collector    scrub    healer           engines in the background, each over a context of its own
 //!      |
-//!   publisher    close -> upload -> publish -> reclaim; tells observers of commits
+//!   publisher    close -> upload -> publish -> reclaim; calls observers of commits
 //!      |
 //!   state        nodes, the checkpoint lock, changes, journal, memory: one record in the journal and one change in memory
 //! ```

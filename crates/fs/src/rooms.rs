@@ -3,7 +3,7 @@
 //! ```text
 //!   files ------------------------------> state, publisher, packs, damages
 //!   healer, collector, scrub -----------> their contexts
-//!   publisher --------------------------> its context; tells the collector, the proof and the scrub of commits
+//!   publisher --------------------------> its context; the collector, the proof and the scrub observe its commits
 //!   state ------------------------------> nothing of these
 //! ```
 

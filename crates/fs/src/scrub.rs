@@ -1,13 +1,13 @@
 //! The scrub: reads every pack back in the background, slowly, and records the time.
 //!
 //! ```text
-//!   survey: accounts and checks of all packs -> those that were not read for the longest time
+//!   survey: accounts and checks of all packs -> the packs with the oldest checks
 //!      |
-//!   verify: index, header, frames; in pieces, at a rate, after everybody else
+//!   verify: index, header, frames; in pieces, at a rate, after all other work
 //!      |                      |
 //!      |                 damaged frames -> the list of damages -> healing
 //!      v
-//!   checks that are to be noted -> with the next commit to the metadata, or as a batch of their own
+//!   results of the checks -> committed with the next batch of metadata, or as a batch of their own
 //! ```
 //!
 //! A round ends when all of its packs were read. Its progress is in the metadata, so that the scrub goes on with the

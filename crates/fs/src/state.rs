@@ -9,7 +9,7 @@
 //!   journal         the log, or only a position
 //!   log_failure     a flush of the log fails
 //!   signals         the volume has stopped, the publisher is needed, memory was freed
-//!   store_trouble   what is wrong with the bucket
+//!   store_trouble   trouble with the bucket
 //! ```
 //!
 //! Operations on files, in the rooms above, make changes here. The publisher takes closed checkpoints from here and

@@ -1,11 +1,11 @@
 //! Eager upload: blocks that a sequential writer has filled go to the bucket while their checkpoint is open.
 //!
 //! ```text
-//!   whole ------------> on its way ------------> clean, its place known to the node ------> published
-//!    | a stream has       | its snapshot is        | may be evicted; what is written
-//!    | filled it          | encoded and put        | to it from here on is dirty anew
+//!   whole ------------> in flight -------------> clean, its map known to the node --------> published
+//!    | a stream has       | its snapshot is        | may be evicted; a write
+//!    | filled it          | encoded and put        | makes it dirty again
 //!    |                    |
-//!    |                    | changed meanwhile: dirty as before, and what was put is dead from the start
+//!    |                    | changed meanwhile: dirty as before, and its uploaded frames are dead
 //! ```
 //!
 //! One task beside the publisher drives the eager uploads. The two share the limit of concurrent uploads. After a

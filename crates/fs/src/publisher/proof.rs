@@ -16,11 +16,11 @@
 //!
 //! ```text
 //!              a table or the descriptor is not there
-//!   proven ---------------------------------------------> gone: the checkpoint waits, as it does while the bucket is
-//!     ^                                                    |     away; the log keeps all of it; flushes fail
+//!   proven ---------------------------------------------> gone: the checkpoint waits, as while the bucket is
+//!     ^                                                    |     unreachable; the log keeps all of it; flushes fail
 //!     +----------------- it is there again ----------------+
 //!
-//!   a pack is not there: its frames are damaged, and what memory or the disk cache has of them is uploaded again
+//!   a pack is not there: its frames are damaged, and bytes of them in memory or the disk cache are uploaded again
 //! ```
 
 use std::collections::{BTreeSet, VecDeque};

@@ -1,4 +1,4 @@
-//! The publisher over a source of checkpoints that only gives what a test made, without a volume.
+//! The publisher over a source of checkpoints that a test makes, without a volume.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -115,7 +115,7 @@ pub struct ScrubStatus {
 }
 
 impl Scrub {
-    /// What [`crate::Volume::scrub_status`] gives.
+    /// The result of [`crate::Volume::scrub_status`].
     pub(crate) async fn status(&self) -> Result<ScrubStatus, ScrubRefusal> {
         let mut survey = Survey::default();
         let (mut damaged_packs, mut more) = (Vec::new(), 0);

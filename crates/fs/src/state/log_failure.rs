@@ -8,8 +8,8 @@
 //!
 //! After a failed flush it is unknown which bytes are on the disk, and a second flush that succeeds proves nothing
 //! about them. So nothing that waited for the failed flush is acknowledged: callers that can repeat their request
-//! without harm are told to, the others get an error. Memory still has every change; the publisher brings all of them
-//! to the bucket before the log starts again in a fresh segment.
+//! without harm get [`Error::Delay`], the others an error. Memory still has every change; the publisher brings all of
+//! them to the bucket before the log starts again in a fresh segment.
 //!
 //! A process that ends before that must not come back with a verifier under which unflushed writes were answered. So
 //! the local state says for that whole time that something may be lost.
