@@ -17,7 +17,9 @@ use forebay_meta::record::VolumeState;
 use forebay_meta::volume::VolumeError;
 use forebay_meta::volume::holder::Holder;
 use forebay_meta::volume::keys::VolumeKeys;
-use forebay_meta::{Batch, Catalog, Key, MetaStore, NamesInMemory, Overlay, VolumeDescriptor};
+use forebay_meta::{
+    Batch, Catalog, Key, MetaStore, NamesInMemory, Overlay, StoreError, VolumeDescriptor,
+};
 use forebay_object::Store;
 use forebay_pack::PackKeys;
 use forebay_pack_store::{DiskCache, PackStore};
@@ -41,6 +43,10 @@ pub(crate) use hold::Hold;
 /// Forebay without a lease of numbers served the volume: more than the records, of 64 bytes and more, in a log of the
 /// largest size (64 TiB), each of which could assign one.
 const LOST_WITHOUT_LEASE: u64 = 1 << 40;
+
+/// How often an opening waits for merges of the metadata, half a minute each time. The gateway before it may have left the
+/// highest number of tables, and a slow link takes its time to merge them.
+const MERGES_WAITED_FOR: u32 = 20;
 
 /// The result of opening a volume.
 pub(crate) struct Opened {
@@ -214,7 +220,15 @@ pub(crate) async fn open(
     let mut batch = Batch::new();
     batch.put(&Key::Volume, &taken);
     opening.begin("taking the volume's epoch in the bucket");
-    catalog.store().commit(&batch).await?;
+    let mut attempt = 1;
+    while let Err(error) = catalog.store().commit(&batch).await {
+        let goes_on = matches!(error, StoreError::Transient(_)) && catalog.store().is_merging();
+        if !goes_on || attempt == MERGES_WAITED_FOR {
+            return Err(error.into());
+        }
+        attempt += 1;
+        opening.begin("merging tables of the metadata, of which there are too many for one more");
+    }
 
     opening.begin("preparing the disk cache");
     let ending = state.ending(local.folder.boot_id());

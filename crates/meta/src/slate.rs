@@ -47,6 +47,7 @@ mod checksummed;
 mod clock;
 mod gate;
 mod housekeeping;
+mod neighbours;
 mod objects;
 mod pin;
 mod presence;
@@ -409,6 +410,10 @@ impl MetaStore for SlateStore {
         *unflushed = None;
         self.changed.notify_one();
         Ok(())
+    }
+
+    fn is_merging(&self) -> bool {
+        self.tables().0 >= MAX_TABLES
     }
 
     async fn prove(&self) -> Result<(), StoreError> {

@@ -50,6 +50,12 @@ pub trait MetaStore: Send + Sync {
     /// [`StoreError::Gone`] then. A store that deletes nothing except by commits has nothing to check.
     async fn prove(&self) -> Result<(), StoreError>;
 
+    /// Whether commits wait until tables are merged: then a commit that fails as [`StoreError::Transient`] may succeed when it
+    /// is repeated, however well the bucket answers.
+    fn is_merging(&self) -> bool {
+        false
+    }
+
     /// Ends all work in the background. Changes for which [`commit`](MetaStore::commit) returned
     /// are in the bucket whether this is called or not. Later calls fail.
     async fn close(&self) -> Result<(), StoreError>;

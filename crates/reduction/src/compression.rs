@@ -3,7 +3,7 @@
 //! | decides | about |
 //! |---|---|
 //! | the export through which a file was written last | whether at all, and the [`Levels`] that may be used: [`FileCompression`] |
-//! | [`planner::Planner`] | which of these levels the next pack has: higher ones where the link is what uploads wait for |
+//! | `Planner` | which of these levels the next pack has: higher ones where the link is what uploads wait for |
 //! | [`BlockJudge`] | which frames of a file that is of a compressed format are not even tried |
 //! | a sample of the frame's own bytes, in `forebay-pack` | whether compressing the frame pays |
 //!

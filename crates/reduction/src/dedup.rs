@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The batch that publishes a pack writes notes on its frames beside its account ([`PackFrames`]). In memory there
-//! are a [filter](Filter), which names a pack for the content of each frame, and the frames of the packs that were
+//! are a filter, which names a pack for the content of each frame, and the frames of the packs that were
 //! used last: copies come in the order of their originals, so one look at a pack serves many frames. A frame that the
 //! filter does not know costs no request.
 //!
@@ -21,8 +21,8 @@
 //! |---|---|---|
 //! | is published, with live bytes | it is pinned, and then its account is looked at | a later batch sees the pin |
 //! | is in flight, or not published | it is pinned, under the look-up's lock | it is published earlier or in the same batch |
-//! | loses its last bytes in a batch in flight | it is [dying](Inner::dying): no pin, a miss | it is deleted |
-//! | is pinned, and loses its last bytes | it is noted to be deleted, and [kept](Inner::kept) | a batch that refers to it removes the note |
+//! | loses its last bytes in a batch in flight | it is dying: no pin, a miss | it is deleted |
+//! | is pinned, and loses its last bytes | it is noted to be deleted, and kept | a batch that refers to it removes the note |
 //! | has no account | a miss | it is deleted when no checkpoint pins it any more |
 //!
 //! After a crash there are no pins and nothing that needs one: unpublished changes are in the log, and a pack that is

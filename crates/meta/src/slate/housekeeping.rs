@@ -29,7 +29,7 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 use slatedb::compactor::{
     Compaction, CompactionScheduler, CompactionSchedulerSupplier, CompactionSpec, CompactionStatus,
-    CompactorStateView, SizeTieredCompactionSchedulerSupplier,
+    CompactorStateView, SizeTieredCompactionSchedulerSupplier, SourceId,
 };
 use slatedb::config::{
     CompactionWorkerOptions, CompactorOptions, GarbageCollectorDirectoryOptions,
@@ -42,7 +42,7 @@ use tokio::task::JoinHandle;
 use super::clock::VolumeClock;
 use super::presence::Suspect;
 use super::rounds::Rounds;
-use super::{NEVER, close_engine};
+use super::{NEVER, close_engine, neighbours};
 use crate::error::StoreError;
 
 /// Number of tables at which merging begins. A higher one makes reads dearer, a lower one spreads
@@ -171,11 +171,23 @@ impl House {
             self.release_merges().await?;
             self.alone = true;
         }
+        self.log_shape("before");
         let options = compactor_options(self.retention);
         self.coordinate(options, NEVER, |settled| UntilSettled { settled, time })
             .await?;
-        // Reads use the merged tables from now on: the replaced tables may be deleted.
-        self.db.refresh_manifest().await
+        // Reads use the merged tables from now on, so the tables that they replace may be deleted.
+        self.db.refresh_manifest().await?;
+        self.log_shape("after");
+        Ok(())
+    }
+
+    /// Logs how many tables there are, and the runs that tables were merged into, the newest first.
+    fn log_shape(&self, moment: &str) {
+        let manifest = self.db.manifest();
+        let runs = manifest.compacted().iter();
+        let runs: Vec<u64> = runs.map(|run| run.estimate_size() >> 10).collect();
+        let tables = manifest.l0().len();
+        tracing::debug!(tables, ?runs, "metadata {moment} merging, runs in KiB");
     }
 
     /// Takes back the merges that workers of former gateways have noted: these gateways are fenced or dead.
@@ -281,7 +293,8 @@ fn compactor_options(retention: Duration) -> CompactorOptions {
     let scheduler = [
         ("min_compaction_sources", "4".to_owned()),
         ("max_compaction_sources", "16".to_owned()),
-        ("sorted_run_consolidation_threshold", MAX_RUNS.to_string()),
+        // See [`neighbours`].
+        ("sorted_run_consolidation_threshold", "0".to_owned()),
     ];
     CompactorOptions {
         poll_interval: STEP_INTERVAL,
@@ -334,10 +347,14 @@ struct SettlingScheduler {
 impl CompactionScheduler for SettlingScheduler {
     fn propose(&self, state: &CompactorStateView) -> Vec<CompactionSpec> {
         let began = self.began.get_or_init(Instant::now);
-        let proposed = match began.elapsed() < self.time {
-            true => self.inner.propose(state),
-            false => Vec::new(),
-        };
+        let mut proposed = Vec::new();
+        if began.elapsed() < self.time {
+            proposed = self.inner.propose(state);
+            // One merge at a time: what it makes of the runs is known when it has ended.
+            if proposed.is_empty() && !any_merge(state, Compaction::active) {
+                proposed.extend(too_many_runs(state));
+            }
+        }
         if proposed.is_empty() && !any_merge(state, Compaction::active) {
             self.settled.notify_one();
         }
@@ -351,6 +368,17 @@ impl CompactionScheduler for SettlingScheduler {
     ) -> Result<(), slatedb::Error> {
         self.inner.validate(state, spec)
     }
+}
+
+/// The merge that brings the number of runs down, if there are too many.
+fn too_many_runs(state: &CompactorStateView) -> Option<CompactionSpec> {
+    let runs = state.manifest().compacted();
+    let sizes: Vec<u64> = runs.iter().map(|run| run.estimate_size()).collect();
+    let sources = runs.get(neighbours::cheapest(&sizes, MAX_RUNS)?)?;
+    // The others are merged into the oldest of them.
+    let destination = sources.last()?.id;
+    let sources = sources.iter().map(|run| SourceId::SortedRun(run.id));
+    Some(CompactionSpec::new(sources.collect(), destination))
 }
 
 /// A scheduler that proposes no merge, and signals when none is under way.

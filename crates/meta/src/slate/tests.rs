@@ -196,6 +196,37 @@ async fn under_sustained_commits_tables_are_merged_and_old_objects_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_run_is_not_written_again_for_small_commits() {
+    const LARGE: u64 = 2 << 20;
+    let bucket = TestBucket::default();
+    let store = open(&bucket, settings()).await.unwrap();
+    // As many runs as there may be, from the oldest to the newest. SlateDB finds no four of them that are alike.
+    for kib in [4, 256, 32, 4, 256, 32, 4, LARGE >> 10] {
+        for n in 0..COMPACT_AT_TABLES as u32 {
+            let mut changes = Batch::new();
+            let value = vec![n as u8; ((kib << 10) / COMPACT_AT_TABLES as u64) as usize];
+            let key = [&kib.to_be_bytes()[..], &n.to_be_bytes()].concat();
+            changes.put_encoded(key.into(), value.into());
+            store.commit(&changes).await.unwrap();
+        }
+        settle(&bucket).await;
+    }
+    assert_eq!(store.tables(), (0, MAX_RUNS));
+    let before = bucket.bytes_put();
+    for n in 0..4 * COMPACT_AT_TABLES as u32 {
+        store.commit(&numbered(n)).await.unwrap();
+    }
+    settle(&bucket).await;
+    let (tables, runs) = store.tables();
+    assert!(
+        tables < COMPACT_AT_TABLES && runs <= MAX_RUNS,
+        "{tables} tables, {runs} runs"
+    );
+    let written = bucket.bytes_put() - before;
+    assert!(written < LARGE, "{written} bytes for 48 commits of 1 KB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn opening_again_and_again_leaves_no_heap_of_objects() {
     let bucket = TestBucket::default();
     let brief = SlateSettings {

@@ -249,6 +249,10 @@ impl MetaStore for NamesInMemory {
         commit.ended(self.store.commit_when(batch, ready).await)
     }
 
+    fn is_merging(&self) -> bool {
+        self.store.is_merging()
+    }
+
     async fn prove(&self) -> Result<(), StoreError> {
         self.store.prove().await
     }

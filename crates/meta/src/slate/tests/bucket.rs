@@ -34,6 +34,7 @@ pub(super) struct TestBucket {
 struct Control {
     requests: AtomicU64,
     bytes_got: AtomicU64,
+    bytes_put: AtomicU64,
     failing: Mutex<Option<Operation>>,
     dead: AtomicBool,
     /// Tables that may still be written; the bucket dies at the last one. 0: no limit.
@@ -49,6 +50,16 @@ impl TestBucket {
 
     pub(super) fn bytes_got(&self) -> u64 {
         self.control.bytes_got.load(Ordering::SeqCst)
+    }
+
+    /// Bytes of objects and parts that were put.
+    pub(super) fn bytes_put(&self) -> u64 {
+        self.control.bytes_put.load(Ordering::SeqCst)
+    }
+
+    fn count_put(&self, payload: &PutPayload) {
+        let bytes = payload.content_length() as u64;
+        self.control.bytes_put.fetch_add(bytes, Ordering::SeqCst);
     }
 
     pub(super) fn fail(&self, operation: Operation) {
@@ -177,6 +188,7 @@ struct CountedUpload {
 #[async_trait]
 impl MultipartUpload for CountedUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        self.bucket.count_put(&data);
         let part = self.inner.put_part(data);
         let answer = self.bucket.request(None, false);
         Box::pin(async {
@@ -210,6 +222,7 @@ impl ObjectStore for TestBucket {
         options: PutOptions,
     ) -> Result<PutResult> {
         self.request(Some(location), true)?;
+        self.count_put(&payload);
         self.objects.put_opts(location, payload, options).await
     }
 
