@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use forebay_fs::Expected;
 use forebay_object::Needs;
-use forebay_salvage::logs::{self, Base, Label, Logs, Salvage};
+use forebay_salvage::logs::{Label, Logs, Salvage};
 use forebay_seal::DataKeys;
 use forebay_types::Lsn;
+use forebay_view::View;
 
 use crate::cli::LogRequest;
 use crate::config::{Config, Sealing};
@@ -79,7 +80,7 @@ pub async fn run(
     };
     if is_locked(&logs, request) {
         let keys = match &base {
-            Some(base) => base.log_keys(),
+            Some(base) => base.data_keys(),
             None => log_keys(config, expected, request).await?,
         };
         logs = open(keys)?;
@@ -113,7 +114,7 @@ async fn log_keys(
     let found = async {
         let store = store::open(config, false).await?;
         let keys = async {
-            let keys = logs::log_keys(&store, expected).await;
+            let keys = forebay_view::data_keys(&store, expected).await;
             keys.map_err(|error| error.to_string())
         };
         store::attempt(&store, Needs::Reads, keys).await
@@ -129,7 +130,7 @@ async fn log_keys(
     }
 }
 
-async fn open_base(config: &Config, expected: &Expected) -> Result<Base, String> {
+async fn open_base(config: &Config, expected: &Expected) -> Result<View, String> {
     let hint = |error: String| {
         format!(
             "{error}; name the volume's store with --store, or salvage without it with --ranges-only"
@@ -137,7 +138,7 @@ async fn open_base(config: &Config, expected: &Expected) -> Result<Base, String>
     };
     let store = store::open(config, false).await.map_err(hint)?;
     let base = async {
-        let base = Base::open(&store, expected).await;
+        let base = View::open(&store, expected).await;
         base.map_err(|error| error.to_string())
     };
     store::attempt(&store, Needs::Reads, base)
@@ -179,7 +180,7 @@ async fn salvage(
     logs: &Logs,
     label: &Label,
     to: &Path,
-    base: Option<&Base>,
+    base: Option<&View>,
 ) -> Result<String, String> {
     let salvaged = logs
         .salvage(label, to, base)

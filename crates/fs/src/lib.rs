@@ -21,7 +21,6 @@
 
 mod collector;
 mod config;
-mod convert;
 mod damages;
 mod display_path;
 mod files;

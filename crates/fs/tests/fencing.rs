@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use crate::common::{Bucket, Life, ROOT, assert_bytes, eventually, folder, pattern, user};
 use forebay_fs::{Expected, Stopped, Takeover, Volume};
-use forebay_salvage::logs::{Base, Content, Logs, Salvage};
+use forebay_salvage::logs::{Content, Logs, Salvage};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
+use forebay_view::View;
 use forebay_wal::Label;
 
 mod kept_logs;
@@ -94,7 +95,7 @@ fn salvage(bucket: &Bucket, label: &str, to: &Path, with_base: bool) -> Salvage 
         let logs = Logs::open(bucket.local.path()).unwrap();
         let base = if with_base {
             Some(
-                Base::open(&bucket.store().await, &Expected::NotSealed)
+                View::open(&bucket.store().await, &Expected::NotSealed)
                     .await
                     .unwrap(),
             )

@@ -8,9 +8,10 @@ use crate::common::{Bucket, Life, assert_bytes, folder, pattern};
 use crate::sealing::{CONTENT, NAME, change_ring, files_with, key_file, sealed};
 use forebay_fs::{Expected, FsConfig};
 use forebay_meta::volume::keys::RingChange;
-use forebay_salvage::logs::{Base, Content, Logs, LogsError, What, log_keys};
+use forebay_salvage::logs::{Content, Logs, LogsError, What};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::Stability;
+use forebay_view::{View, data_keys};
 use forebay_wal::Label;
 
 fn sealing_its_log(config: &mut FsConfig) {
@@ -208,7 +209,7 @@ fn a_sealed_log_that_was_put_aside_is_counted_without_keys_and_salvaged_with_the
         assert!(!target.exists());
 
         let (store, expected) = (bucket.store().await, Expected::Sealed(key_file(1)));
-        let keys = log_keys(&store, &expected).await.unwrap();
+        let keys = data_keys(&store, &expected).await.unwrap();
         let logs = Logs::open_with(bucket.local.path(), keys, true).unwrap();
         let info = logs.info(&label).unwrap();
         assert!(!info.locked);
@@ -224,8 +225,8 @@ fn a_sealed_log_that_was_put_aside_is_counted_without_keys_and_salvaged_with_the
         while let Some(event) = events.next() {
             assert!(!matches!(event.what, What::Locked { .. } | What::Gap(_)));
         }
-        let base = Base::open(&store, &expected).await.unwrap();
-        assert!(base.log_keys().is_some());
+        let base = View::open(&store, &expected).await.unwrap();
+        assert!(base.data_keys().is_some());
         let salvaged = logs.salvage(&label, &target, Some(&base)).await.unwrap();
         let contents: Vec<_> = salvaged.files.iter().map(|file| &file.content).collect();
         assert_eq!(contents, [&Content::Merged, &Content::Whole]);

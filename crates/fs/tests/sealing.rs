@@ -8,10 +8,10 @@ use std::sync::Arc;
 use crate::common::{Bucket, Life, assert_bytes, pattern, walk};
 use forebay_fs::{Expected, FsConfig, MIN_DISK_CACHE, Unlock};
 use forebay_meta::volume::keys::{RingChange, RingChanged, change};
-use forebay_salvage::logs::Base;
 use forebay_seal::{KeyFile, Passphrase, SlotId};
 use forebay_types::Inode;
 use forebay_vfs::Stability;
+use forebay_view::View;
 
 const RING: &str = "forebay.keys";
 const DESCRIPTOR: &str = "forebay.volume";
@@ -121,7 +121,7 @@ fn what_a_volume_is_and_what_is_expected_of_it_have_to_agree() {
         let bucket = &sealed;
         life.run(|_| async move {
             let store = bucket.store().await;
-            let base = Base::open(&store, &expected).await;
+            let base = View::open(&store, &expected).await;
             base.map(|_| ()).map_err(|error| error.to_string())
         })
     };

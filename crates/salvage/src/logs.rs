@@ -6,7 +6,6 @@
 //! record](Logs::events) and [salvaged](Logs::salvage) as files; only then is it [forgotten](Logs::forget). Nothing
 //! here changes the bucket or takes the volume's epoch.
 
-mod base;
 mod claim;
 mod event;
 mod ranges;
@@ -20,9 +19,9 @@ use std::sync::Arc;
 use forebay_environment::archived_log;
 use forebay_seal::DataKeys;
 use forebay_types::{Inode, Lsn, VolumeId};
+use forebay_view::{View, ViewError};
 use forebay_wal::{FileStorage, Inspection, KeptLog, LogFolder, RecordKind, Summary};
 
-pub use base::{Base, BaseError, log_keys};
 pub use claim::{Claim, ClaimError};
 pub use event::{Event, EventReader, NameEvent, What};
 use forebay_environment::Environment;
@@ -104,7 +103,7 @@ pub enum LogsError {
     },
     /// The bucket cannot be read.
     #[error(transparent)]
-    Base(#[from] BaseError),
+    Base(#[from] ViewError),
     /// The system reported an error.
     #[error("{path}: {source}")]
     Io {
@@ -332,7 +331,7 @@ impl Logs {
         &self,
         label: &Label,
         to: &Path,
-        base: Option<&Base>,
+        base: Option<&View>,
     ) -> Result<Salvage, LogsError> {
         let log = self.readable(label)?;
         let _lock = match label {

@@ -8,10 +8,10 @@ use forebay_vfs::{
     Access, Attributes, Change, Credentials, Error, Result, SetAttributes, SetTime, Timestamp,
     permission,
 };
+use forebay_view::convert::{self, owned};
 use forebay_wal::RecordKind;
 
 use super::Files;
-use crate::convert::{self, owned};
 use crate::files::durability::Recorded;
 use crate::state::{Locked, NameChange, Refusal};
 

@@ -7,11 +7,11 @@ use forebay_meta::log_record::DataHeader;
 use forebay_meta::record::Kind;
 use forebay_types::{ByteRange, Inode, Lsn, MAX_FILE_SIZE};
 use forebay_vfs::{Change, Credentials, Error, Result, permission};
+use forebay_view::convert::{self, owned};
 use forebay_wal::RecordKind;
 
 use super::Files;
 use crate::Compression;
-use crate::convert::{self, owned};
 use crate::files::durability::Recorded;
 use crate::state::{FetchPlan, MayUpload, Node, NodeState, by_block};
 

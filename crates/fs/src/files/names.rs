@@ -21,9 +21,9 @@ use forebay_types::balance::taken;
 use forebay_vfs::{
     Attributes, Credentials, Error, LINK_MAX, Result, Timestamp, Trouble, permission,
 };
+use forebay_view::convert::{self, owned};
 
 use super::Files;
-use crate::convert::{self, owned};
 use crate::state::Node;
 
 /// Longest name, in bytes.
@@ -31,10 +31,6 @@ pub(crate) const NAME_MAX: usize = 255;
 
 /// Longest target of a symbolic link, in bytes (PATH_MAX).
 pub(crate) const SYMLINK_MAX: usize = 4096;
-
-/// Cookies of `.` and `..` in every directory.
-const DOT_COOKIE: u64 = 1;
-const DOT_DOT_COOKIE: u64 = 2;
 
 /// Checks a name for a look-up.
 fn check_name(name: &[u8]) -> Result<()> {

@@ -10,11 +10,11 @@ use forebay_meta::record::BlockMap;
 use forebay_pack_store::{FetchError, Fetched, PackStore};
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode};
 use forebay_vfs::{Credentials, Error, Pieces, ReadReply, Result, Trouble, permission};
+use forebay_view::convert::owned;
 use futures_util::{StreamExt, stream};
 
 use super::Files;
 use super::data::writable;
-use crate::convert::owned;
 use crate::state::{FetchPlan, Node, NodeState, by_block};
 
 /// How often a read plans its fetches again because the file changed meanwhile, before it makes the client try again.

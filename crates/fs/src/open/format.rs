@@ -11,7 +11,7 @@ use forebay_object::Store;
 use forebay_types::{BLOCK_SIZE, Epoch, Inode, Lsn, VolumeId};
 
 use super::OpenError;
-use crate::convert;
+use forebay_view::convert;
 
 /// Makes the prefix of `store` a volume with an empty root directory; sealed if `expected` says so.
 pub(crate) async fn format(

@@ -30,7 +30,7 @@ use super::eager::{EarlyMaps, WriteStream};
 use super::known_names::KnownNames;
 use super::passed_cookies::PassedCookies;
 use super::read_streams::Streams;
-use crate::convert;
+use forebay_view::convert;
 
 /// The memory of a changed node: its state, its entries in the table and in the list of its checkpoint, its encoded
 /// record.

@@ -161,7 +161,7 @@ fn salvage_writes_over_nothing_and_takes_nobody_for_another() {
         .unwrap();
     let logs = Logs::open(bucket.local.path()).unwrap();
     let to = folder();
-    let refused = |label: &str, to: &Path, base: Option<&Base>| {
+    let refused = |label: &str, to: &Path, base: Option<&View>| {
         let salvaged = runtime.block_on(logs.salvage(&Label::parse(label), to, base));
         salvaged.unwrap_err().to_string()
     };
@@ -178,7 +178,7 @@ fn salvage_writes_over_nothing_and_takes_nobody_for_another() {
     assert!(error.contains("exists already"), "{error}");
     let foreign = Bucket::new();
     let base = runtime.block_on(async {
-        Base::open(&foreign.store().await, &Expected::NotSealed)
+        View::open(&foreign.store().await, &Expected::NotSealed)
             .await
             .unwrap()
     });

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! How much of a file is right depends on its origin. A file that was made, or truncated to nothing, in the
-//! unpublished part is whole. Of any other the log has only the written ranges, and the rest comes from the [`Base`]
+//! unpublished part is whole. Of any other the log has only the written ranges, and the rest comes from the [`View`]
 //! if there is one: as the bucket has it now, which is as the log's gateway knew it unless later gateways have
 //! written to the file too. Each file says which of these it is ([`Content`]).
 
@@ -22,12 +22,13 @@ use std::path::{Component, Path, PathBuf};
 use forebay_environment::archived_log::Published;
 use forebay_meta::record::InodeRecord;
 use forebay_types::{Epoch, Inode, Lsn};
+use forebay_view::{View, ViewError};
 use forebay_wal::{Ending, Gap, KeptLog, Label};
 
+use super::LogsError;
 use super::event::{EventReader, NameEvent, What};
 use super::ranges::Ranges;
 use super::tree::Tree;
-use super::{Base, BaseError, LogsError};
 
 /// The longest path, in bytes, that is made below the folder.
 const LONGEST_PATH: usize = 3072;
@@ -124,7 +125,7 @@ pub(super) async fn salvage(
     log: &KeptLog,
     published: Option<Published>,
     to: &Path,
-    base: Option<&Base>,
+    base: Option<&View>,
 ) -> Result<Salvage, LogsError> {
     let tree = Tree::of(log, published);
     let places = match base {
@@ -187,7 +188,7 @@ pub(super) async fn salvage(
 }
 
 /// The names from the root down to each file whose place the log alone does not show, if the bucket knows them.
-async fn places(tree: &Tree, base: &Base) -> Result<HashMap<Inode, Vec<Vec<u8>>>, BaseError> {
+async fn places(tree: &Tree, base: &View) -> Result<HashMap<Inode, Vec<Vec<u8>>>, ViewError> {
     let mut unplaced = Vec::new();
     let mut nameless = BTreeSet::new();
     for (inode, _) in tree.touched() {
@@ -273,7 +274,7 @@ impl Salvager<'_> {
         tree: &Tree,
         path: String,
         target: PathBuf,
-        base: Option<&Base>,
+        base: Option<&View>,
     ) -> Result<(), LogsError> {
         let (target, file) = self.create(target, inode)?;
         let mut making = Making {
@@ -287,7 +288,7 @@ impl Salvager<'_> {
         match (tree.is_new(inode), base) {
             (Some(true), _) => making.content = Content::Whole,
             (Some(false), Some(base)) => {
-                let below = base.inode(inode).await?;
+                let below = base.record(inode).await?;
                 if let Some(record) = below {
                     making.size = record.size;
                     let copied = base
@@ -296,7 +297,7 @@ impl Salvager<'_> {
                     making.content = match copied {
                         Ok(newest) if newest <= self.epoch => Content::Merged,
                         Ok(_) => Content::MergedWithLater,
-                        Err(BaseError::Io(error)) => {
+                        Err(ViewError::Io(error)) => {
                             return Err(LogsError::io(&self.folder.join(&making.target))(error));
                         }
                         Err(error) => Content::BaseFailed(error.to_string()),

@@ -8,9 +8,9 @@ use forebay_vfs::{
     Attributes, Change, CreateMode, Created, Credentials, Error, NewNode, Result, SetAttributes,
     SetTime, Timestamp, permission,
 };
+use forebay_view::convert::{self, owned};
 
 use super::{SYMLINK_MAX, check_new_name, count_in, count_link, next_cookie};
-use crate::convert::{self, owned};
 use crate::files::Files;
 use crate::files::durability::Recorded;
 use crate::state::{KnownNames, Locked, NameChange, Node, NodeState, Refusal};

@@ -2,15 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bytes::Bytes;
 use forebay_meta::StoreError;
 use forebay_meta::record::{CookieRecord, InodeRecord};
 use forebay_types::Inode;
 use forebay_vfs::{Attributes, Credentials, DirectoryEntry, Listing, Result, Trouble, permission};
+use forebay_view::convert::{DOT_DOT_COOKIE, dots, entry, owned};
 use futures_util::StreamExt;
 
-use super::{DOT_COOKIE, DOT_DOT_COOKIE};
-use crate::convert::owned;
 use crate::files::Files;
 use crate::state::{Node, SHORT};
 
@@ -47,33 +45,16 @@ impl Files {
             let may_search = permission::may_search(owned(&state.record), who).is_ok();
             (directory.attributes(&state), parent, may_search)
         };
-        let mut entries = Vec::new();
-        for (own, inode, name) in [
-            (DOT_COOKIE, directory.inode, &b"."[..]),
-            (DOT_DOT_COOKIE, parent, b".."),
-        ] {
-            if cookie < own && entries.len() < max_entries {
-                entries.push(DirectoryEntry {
-                    cookie: own,
-                    inode,
-                    name: Bytes::from_static(name),
-                    attributes: None,
-                });
-            }
-        }
-        let wanted = max_entries.max(1) - entries.len();
+        let max_entries = max_entries.max(1);
+        let mut entries: Vec<_> = dots(directory.inode, parent, cookie, max_entries).collect();
+        let wanted = max_entries - entries.len();
         let mut end = false;
         if wanted > 0 {
             let from = cookie.max(DOT_DOT_COOKIE);
             let found;
             let reading = self.names_after(&directory, from, wanted);
             (found, end) = self.state.troubles.during(Trouble::Bucket, reading).await?;
-            entries.extend(found.into_iter().map(|(cookie, record)| DirectoryEntry {
-                cookie,
-                inode: record.inode,
-                name: record.name,
-                attributes: None,
-            }));
+            entries.extend(found.into_iter().map(entry));
         }
         // A caller that may only read the names gets nothing about the named objects, not even handles.
         if with_attributes && may_search {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use forebay_meta::record::{InodeRecord, Kind};
 use forebay_types::Inode;
 use forebay_vfs::{Change, Credentials, Error, Result, Timestamp, permission};
+use forebay_view::convert::{self, owned};
 
 use super::create::changeable;
 use super::{check_old_name, count_out, delete_name};
-use crate::convert::{self, owned};
 use crate::files::Files;
 use crate::files::durability::Recorded;
 use crate::state::{Locked, NameChange, Node, Refusal};

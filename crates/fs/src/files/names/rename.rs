@@ -18,12 +18,12 @@ use std::sync::Arc;
 use forebay_meta::record::{InodeRecord, Kind, NameRecord};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{Change, Credentials, Error, Result, WccAttributes, permission};
+use forebay_view::convert::{self, owned};
 use tokio::sync::MutexGuard;
 
 use super::create::changeable;
 use super::remove::drop_link;
 use super::{check_name, count_in, count_out, delete_name, is_dot, next_cookie};
-use crate::convert::{self, owned};
 use crate::files::Files;
 use crate::files::durability::Recorded;
 use crate::state::{Ancestors, Locked, NameChange, Node, Refusal};

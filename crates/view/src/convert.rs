@@ -1,27 +1,35 @@
 //! Conversion between the records of the metadata layer and the attributes that front ends see.
 
-use forebay_meta::record::{Content, Device, InodeRecord, Kind, Timestamp};
+use bytes::Bytes;
+use forebay_meta::record::{Content, CookieRecord, Device, InodeRecord, Kind, Timestamp};
 use forebay_types::Inode;
 use forebay_vfs as vfs;
 
-/// Cookie of the first name that is made in a directory; those of `.` and `..` precede it.
-pub(crate) const FIRST_COOKIE: u64 = 3;
+/// Cookie of `.` in every directory.
+const DOT_COOKIE: u64 = 1;
+/// Cookie of `..` in every directory. No name that was made has this cookie or a lower one.
+pub const DOT_DOT_COOKIE: u64 = 2;
+/// Cookie of the first name that is made in a directory.
+pub const FIRST_COOKIE: u64 = DOT_DOT_COOKIE + 1;
 
-pub(crate) fn timestamp(time: Timestamp) -> vfs::Timestamp {
+/// A time of a record as front ends see it.
+pub fn timestamp(time: Timestamp) -> vfs::Timestamp {
     vfs::Timestamp {
         seconds: time.seconds,
         nanos: time.nanos,
     }
 }
 
-pub(crate) fn record_time(time: vfs::Timestamp) -> Timestamp {
+/// A time as records have it.
+pub fn record_time(time: vfs::Timestamp) -> Timestamp {
     Timestamp {
         seconds: time.seconds,
         nanos: time.nanos,
     }
 }
 
-pub(crate) fn kind(kind: Kind) -> vfs::FileKind {
+/// The kind of an object as front ends see it.
+pub fn kind(kind: Kind) -> vfs::FileKind {
     match kind {
         Kind::Regular => vfs::FileKind::Regular,
         Kind::Directory => vfs::FileKind::Directory,
@@ -34,7 +42,7 @@ pub(crate) fn kind(kind: Kind) -> vfs::FileKind {
 }
 
 /// The attributes that permission checks need.
-pub(crate) fn owned(record: &InodeRecord) -> vfs::permission::Owned {
+pub fn owned(record: &InodeRecord) -> vfs::permission::Owned {
     vfs::permission::Owned {
         kind: kind(record.kind()),
         mode: record.mode,
@@ -44,7 +52,7 @@ pub(crate) fn owned(record: &InodeRecord) -> vfs::permission::Owned {
 }
 
 /// The content of a new object.
-pub(crate) fn content(node: vfs::NewNode<'_>, parent: Inode) -> Content {
+pub fn content(node: vfs::NewNode<'_>, parent: Inode) -> Content {
     let device = |device: vfs::Device| Device {
         major: device.major,
         minor: device.minor,
@@ -56,7 +64,7 @@ pub(crate) fn content(node: vfs::NewNode<'_>, parent: Inode) -> Content {
             entries: 0,
         }),
         vfs::NewNode::Symlink(target) => Content::Symlink {
-            target: bytes::Bytes::copy_from_slice(target),
+            target: Bytes::copy_from_slice(target),
         },
         vfs::NewNode::Fifo => Content::Fifo,
         vfs::NewNode::Socket => Content::Socket,
@@ -66,7 +74,7 @@ pub(crate) fn content(node: vfs::NewNode<'_>, parent: Inode) -> Content {
 }
 
 /// The attributes of an object; `used` are the bytes that a regular file is charged for.
-pub(crate) fn attributes(inode: Inode, record: &InodeRecord, used: u64) -> vfs::Attributes {
+pub fn attributes(inode: Inode, record: &InodeRecord, used: u64) -> vfs::Attributes {
     let device = record.device();
     let used = match record.kind() {
         Kind::Regular => used,
@@ -94,4 +102,35 @@ pub(crate) fn attributes(inode: Inode, record: &InodeRecord, used: u64) -> vfs::
         mtime: timestamp(record.mtime),
         ctime: timestamp(record.ctime),
     }
+}
+
+/// A name of a directory, as listings have it.
+pub fn entry((cookie, record): (u64, CookieRecord)) -> vfs::DirectoryEntry {
+    vfs::DirectoryEntry {
+        cookie,
+        inode: record.inode,
+        name: record.name,
+        attributes: None,
+    }
+}
+
+/// The entries `.` and `..` of `directory` with a cookie above `after`; at most `limit`.
+pub fn dots(
+    directory: Inode,
+    parent: Inode,
+    after: u64,
+    limit: usize,
+) -> impl Iterator<Item = vfs::DirectoryEntry> {
+    let dots = [
+        (DOT_COOKIE, directory, &b"."[..]),
+        (DOT_DOT_COOKIE, parent, b".."),
+    ];
+    let dots = dots.map(|(cookie, inode, name)| vfs::DirectoryEntry {
+        cookie,
+        inode,
+        name: Bytes::from_static(name),
+        attributes: None,
+    });
+    let wanted = dots.into_iter().filter(move |dot| dot.cookie > after);
+    wanted.take(limit)
 }

@@ -1,12 +1,14 @@
-//! The volume in the bucket, read without a takeover: names and bytes below the writes of a log.
+//! One published moment: names, records and bytes, out of the bucket alone.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_environment::META_PREFIX;
-use forebay_meta::record::{BlockMap, Content, Extent, FrameAddress, InodeRecord, NameRecord};
+use forebay_environment::{META_PREFIX, SystemRandomness};
+use forebay_meta::record::{
+    BlockMap, Content, Extent, FrameAddress, InodeRecord, NameRecord, VolumeState,
+};
 use forebay_meta::volume::VolumeError;
 use forebay_meta::volume::keys::{Expected, VolumeKeys};
 use forebay_meta::{Catalog, Key, KeyRange, Overlay, SlateReader, StoreError, VolumeDescriptor};
@@ -14,7 +16,7 @@ use forebay_object::Store;
 use forebay_pack::PackKeys;
 use forebay_pack_store::{Fetched, PackStore, address_key};
 use forebay_seal::DataKeys;
-use forebay_types::{BlockIndex, BlockKey, Epoch, Inode, PackId, VolumeId};
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, PackId, VolumeId};
 
 /// How many entries are read at a time.
 const PAGE: usize = 1024;
@@ -22,15 +24,17 @@ const PAGE: usize = 1024;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Deeper than any path of a client; a limit against cycles.
 const DEPTH: usize = 512;
+/// Frames that are fetched at the same time.
+const PARALLEL: usize = 4;
 
 /// Why the bucket's volume cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum BaseError {
+pub enum ViewError {
     /// The volume itself: it does not exist, is damaged, or is newer than this program.
     #[error(transparent)]
     Volume(#[from] VolumeError),
     /// The metadata cannot be read.
-    #[error("the volume's metadata cannot be read: {0}; salvage without --store needs none")]
+    #[error("the volume's metadata cannot be read: {0}")]
     Metadata(#[from] StoreError),
     /// Bytes of a file cannot be read.
     #[error("{0}")]
@@ -40,14 +44,14 @@ pub enum BaseError {
     Io(#[from] io::Error),
 }
 
-/// The keys of sealed logs of the volume in `store`; `None` for a volume that is not sealed.
+/// The keys that data of the volume in `store` are sealed with; `None` for a volume that is not sealed.
 ///
 /// # Errors
 /// When there is no volume, or it is not what is expected.
-pub async fn log_keys(
+pub async fn data_keys(
     store: &Store,
     expected: &Expected,
-) -> Result<Option<Arc<DataKeys>>, BaseError> {
+) -> Result<Option<Arc<DataKeys>>, ViewError> {
     let at = |error: VolumeError| error.at(&store.url);
     let descriptor = VolumeDescriptor::load(&store.store, &store.root)
         .await
@@ -58,20 +62,22 @@ pub async fn log_keys(
     Ok(keys.sealing().map(|sealing| sealing.keys))
 }
 
-/// A volume in its bucket, open for reading only.
-pub struct Base {
+/// A volume as its bucket has it at one moment, open for reading only. A gateway that writes the volume is not affected:
+/// the view stays as it is while the volume changes, and keeps no object in the bucket. A pack or table that the gateway
+/// deletes, because nothing refers to it any more, makes reads of it fail: open the view again.
+pub struct View {
     volume: VolumeId,
-    log_keys: Option<Arc<DataKeys>>,
+    data_keys: Option<Arc<DataKeys>>,
     catalog: Catalog,
     packs: PackStore,
 }
 
-impl Base {
-    /// Opens the volume in `store`. A gateway that writes it is not affected.
+impl View {
+    /// Opens the newest moment of the volume in `store`.
     ///
     /// # Errors
     /// When there is no volume, it is not what is expected, or its metadata cannot be read.
-    pub async fn open(store: &Store, expected: &Expected) -> Result<Base, BaseError> {
+    pub async fn open(store: &Store, expected: &Expected) -> Result<View, ViewError> {
         let descriptor = VolumeDescriptor::load(&store.store, &store.root)
             .await
             .map_err(|error| error.at(&store.url))?;
@@ -81,26 +87,26 @@ impl Base {
         let path = store.path(META_PREFIX);
         let meta =
             SlateReader::open_with(store.store.clone(), path, TIMEOUT, keys.sealing()).await?;
-        let log_keys = keys.sealing().map(|sealing| sealing.keys);
+        let data_keys = keys.sealing().map(|sealing| sealing.keys);
         let keys = PackKeys::of(descriptor.volume, keys.secret(), keys.sealing());
-        Ok(Base {
+        Ok(View {
             volume: descriptor.volume,
-            log_keys,
+            data_keys,
             catalog: Catalog::new(Arc::new(Overlay::new()), Arc::new(meta)),
             packs: PackStore::new(
                 store.store.clone(),
                 store.root.clone(),
                 keys,
-                4,
+                PARALLEL,
                 1,
-                Arc::new(forebay_environment::SystemRandomness),
+                Arc::new(SystemRandomness),
             ),
         })
     }
 
-    /// The keys of sealed logs of the volume; `None` for a volume that is not sealed.
-    pub fn log_keys(&self) -> Option<Arc<DataKeys>> {
-        self.log_keys.clone()
+    /// The keys that data of the volume are sealed with; `None` for a volume that is not sealed.
+    pub fn data_keys(&self) -> Option<Arc<DataKeys>> {
+        self.data_keys.clone()
     }
 
     /// The identity of the volume.
@@ -108,16 +114,35 @@ impl Base {
         self.volume
     }
 
-    /// The attributes of an object, if it still exists.
-    pub(super) async fn inode(&self, inode: Inode) -> Result<Option<InodeRecord>, BaseError> {
+    /// The metadata of the moment.
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// The state of the volume at this moment.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub async fn state(&self) -> Result<Option<VolumeState>, ViewError> {
+        Ok(self.catalog.volume_state().await?)
+    }
+
+    /// The record of an object, if it exists at this moment.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub async fn record(&self, inode: Inode) -> Result<Option<InodeRecord>, ViewError> {
         Ok(self.catalog.inode(inode).await?)
     }
 
     /// A directory and a name for each object of `wanted` that has one; reads all names of the volume.
-    pub(super) async fn places(
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub async fn places(
         &self,
         wanted: &BTreeSet<Inode>,
-    ) -> Result<HashMap<Inode, (Inode, Vec<u8>)>, BaseError> {
+    ) -> Result<HashMap<Inode, (Inode, Vec<u8>)>, ViewError> {
         let (mut places, mut range) = (HashMap::new(), KeyRange::all_names());
         while places.len() < wanted.len() {
             let found = self.catalog.records::<NameRecord>(&range, PAGE).await?;
@@ -141,8 +166,11 @@ impl Base {
         Ok(places)
     }
 
-    /// The names from the root down to a directory; `None` if it does not exist any more.
-    pub(super) async fn path(&self, directory: Inode) -> Result<Option<Vec<Vec<u8>>>, BaseError> {
+    /// The names from the root down to a directory; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub async fn path(&self, directory: Inode) -> Result<Option<Vec<Vec<u8>>>, ViewError> {
         let (mut at, mut names) = (directory, Vec::new());
         while at != Inode::ROOT {
             let record = self.catalog.inode(at).await?;
@@ -162,7 +190,7 @@ impl Base {
         Ok(Some(names))
     }
 
-    async fn name_in(&self, directory: Inode, inode: Inode) -> Result<Option<Vec<u8>>, BaseError> {
+    async fn name_in(&self, directory: Inode, inode: Inode) -> Result<Option<Vec<u8>>, ViewError> {
         let mut range = KeyRange::names(directory);
         loop {
             let found = self.catalog.records::<NameRecord>(&range, PAGE).await?;
@@ -181,11 +209,14 @@ impl Base {
 
     /// Yields all bytes of a file that are not holes, with their offsets; returns the highest epoch that has written
     /// some of them.
-    pub(super) async fn copy(
+    ///
+    /// # Errors
+    /// When metadata or bytes cannot be read, and the errors of `write`.
+    pub async fn copy(
         &self,
         inode: Inode,
         mut write: impl FnMut(u64, &[u8]) -> io::Result<()>,
-    ) -> Result<Epoch, BaseError> {
+    ) -> Result<Epoch, ViewError> {
         let (mut from, mut newest) = (BlockIndex(0), Epoch(0));
         let record = self.catalog.inode(inode).await?;
         let truncated = record.map(|record| record.truncated).unwrap_or_default();
@@ -198,14 +229,14 @@ impl Base {
                     continue;
                 }
                 let key = BlockKey { inode, block };
-                let frames = self.frames(key, &map).await?;
+                let frames = self.frames(key, &map, whole_block()).await?;
                 for Extent { range, frame } in map.extents() {
                     newest = newest.max(frame.pack.epoch());
                     let found = frames.get(&address_key(frame));
                     let bytes = found.and_then(|found| found.part(frame, *range));
                     let bytes = bytes.ok_or_else(|| {
                         let why = format!("pack {} holds less", frame.pack);
-                        BaseError::Bytes(lost(key, range.start, &why))
+                        ViewError::Bytes(lost(key, range.start, &why))
                     })?;
                     write(block.start() + range.start, bytes)?;
                 }
@@ -216,14 +247,60 @@ impl Base {
         }
     }
 
-    /// The frames of a block, each once.
+    /// Bytes of a file with this record; holes are zeros. `range` ends at the file's end at the latest.
+    ///
+    /// # Errors
+    /// When metadata or bytes cannot be read.
+    pub async fn read_range(
+        &self,
+        inode: Inode,
+        record: &InodeRecord,
+        range: ByteRange,
+    ) -> Result<Vec<u8>, ViewError> {
+        let mut data = vec![0; range.len() as usize];
+        for (block, part) in BlockIndex::split(range) {
+            if record.truncated.contains(block) {
+                continue;
+            }
+            let Some(map) = self.catalog.block_map(inode, block).await? else {
+                continue;
+            };
+            let key = BlockKey { inode, block };
+            let frames = self.frames(key, &map, part).await?;
+            for Extent {
+                range: extent,
+                frame,
+            } in map.extents()
+            {
+                let wanted = extent.intersect(part);
+                if wanted.is_empty() {
+                    continue;
+                }
+                let found = frames.get(&address_key(frame));
+                let bytes = found.and_then(|found| found.part(frame, wanted));
+                let bytes = bytes.ok_or_else(|| {
+                    let why = format!("pack {} holds less", frame.pack);
+                    ViewError::Bytes(lost(key, wanted.start, &why))
+                })?;
+                let at = (block.start() + wanted.start - range.start) as usize;
+                data[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+        }
+        Ok(data)
+    }
+
+    /// The frames of a block that hold something of `range`, each once.
     async fn frames(
         &self,
         key: BlockKey,
         map: &BlockMap,
-    ) -> Result<HashMap<(PackId, u32), Arc<Fetched>>, BaseError> {
+        range: ByteRange,
+    ) -> Result<HashMap<(PackId, u32), Arc<Fetched>>, ViewError> {
         let mut seen = HashSet::new();
-        let addresses = map.extents().iter().map(|extent| extent.frame);
+        let extents = map.extents().iter();
+        let addresses = extents
+            .filter(|extent| !extent.range.intersect(range).is_empty())
+            .map(|extent| extent.frame);
         let addresses: Vec<FrameAddress> = addresses
             .filter(|address| seen.insert(address_key(address)))
             .collect();
@@ -234,13 +311,18 @@ impl Base {
                 let address = &addresses[index];
                 let frame = outcome.map_err(|error| {
                     let from = u64::from(address.raw_start);
-                    BaseError::Bytes(lost(key, from, &error.to_string()))
+                    ViewError::Bytes(lost(key, from, &error.to_string()))
                 })?;
                 frames.insert(address_key(address), frame);
             }
         }
         Ok(frames)
     }
+}
+
+/// Every byte of a block, counted within it.
+fn whole_block() -> ByteRange {
+    ByteRange::new(0, BLOCK_SIZE)
 }
 
 fn lost(key: BlockKey, from: u64, why: &str) -> String {
