@@ -27,6 +27,9 @@ const DEPTH: usize = 512;
 /// Frames that are fetched at the same time.
 const PARALLEL: usize = 4;
 
+/// Frames of a block, by pack and offset.
+type Frames = HashMap<(PackId, u32), Arc<Fetched>>;
+
 /// Why the bucket's volume cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
@@ -232,12 +235,7 @@ impl View {
                 let frames = self.frames(key, &map, whole_block()).await?;
                 for Extent { range, frame } in map.extents() {
                     newest = newest.max(frame.pack.epoch());
-                    let found = frames.get(&address_key(frame));
-                    let bytes = found.and_then(|found| found.part(frame, *range));
-                    let bytes = bytes.ok_or_else(|| {
-                        let why = format!("pack {} holds less", frame.pack);
-                        ViewError::Bytes(lost(key, range.start, &why))
-                    })?;
+                    let bytes = bytes_of(&frames, key, frame, *range)?;
                     write(block.start() + range.start, bytes)?;
                 }
             }
@@ -276,12 +274,7 @@ impl View {
                 if wanted.is_empty() {
                     continue;
                 }
-                let found = frames.get(&address_key(frame));
-                let bytes = found.and_then(|found| found.part(frame, wanted));
-                let bytes = bytes.ok_or_else(|| {
-                    let why = format!("pack {} holds less", frame.pack);
-                    ViewError::Bytes(lost(key, wanted.start, &why))
-                })?;
+                let bytes = bytes_of(&frames, key, frame, wanted)?;
                 let at = (block.start() + wanted.start - range.start) as usize;
                 data[at..at + bytes.len()].copy_from_slice(bytes);
             }
@@ -295,7 +288,7 @@ impl View {
         key: BlockKey,
         map: &BlockMap,
         range: ByteRange,
-    ) -> Result<HashMap<(PackId, u32), Arc<Fetched>>, ViewError> {
+    ) -> Result<Frames, ViewError> {
         let mut seen = HashSet::new();
         let extents = map.extents().iter();
         let addresses = extents
@@ -318,6 +311,21 @@ impl View {
         }
         Ok(frames)
     }
+}
+
+/// The bytes of `range` of a block, from the frame of its map that has them.
+fn bytes_of<'a>(
+    frames: &'a Frames,
+    key: BlockKey,
+    frame: &FrameAddress,
+    range: ByteRange,
+) -> Result<&'a [u8], ViewError> {
+    let found = frames.get(&address_key(frame));
+    let bytes = found.and_then(|found| found.part(frame, range));
+    bytes.ok_or_else(|| {
+        let why = format!("pack {} holds less", frame.pack);
+        ViewError::Bytes(lost(key, range.start, &why))
+    })
 }
 
 /// Every byte of a block, counted within it.
