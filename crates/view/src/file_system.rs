@@ -17,7 +17,7 @@ use crate::moment::{View, ViewError};
 /// The answer to a client for an error of the bucket.
 fn answer(error: ViewError) -> Error {
     match error {
-        ViewError::Metadata(StoreError::Transient(why)) => {
+        ViewError::Metadata(StoreError::Transient(why)) | ViewError::Unavailable(why) => {
             tracing::debug!("{why}; the client asks again");
             Error::Delay
         }

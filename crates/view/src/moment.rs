@@ -14,7 +14,7 @@ use forebay_meta::volume::keys::{Expected, VolumeKeys};
 use forebay_meta::{Catalog, Key, KeyRange, Overlay, SlateReader, StoreError, VolumeDescriptor};
 use forebay_object::Store;
 use forebay_pack::PackKeys;
-use forebay_pack_store::{Fetched, PackStore, address_key};
+use forebay_pack_store::{FetchError, Fetched, PackStore, address_key};
 use forebay_seal::DataKeys;
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, PackId, VolumeId};
 
@@ -39,7 +39,10 @@ pub enum ViewError {
     /// The metadata cannot be read.
     #[error("the volume's metadata cannot be read: {0}")]
     Metadata(#[from] StoreError),
-    /// Bytes of a file cannot be read.
+    /// The bucket does not answer for bytes of a file; it may later.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Bytes of a file are damaged or gone.
     #[error("{0}")]
     Bytes(String),
     /// The bytes could not be written locally.
@@ -303,8 +306,11 @@ impl View {
             for (index, outcome) in share.fetch(|_| None).await {
                 let address = &addresses[index];
                 let frame = outcome.map_err(|error| {
-                    let from = u64::from(address.raw_start);
-                    ViewError::Bytes(lost(key, from, &error.to_string()))
+                    let why = lost(key, u64::from(address.raw_start), &error.to_string());
+                    match error {
+                        FetchError::Unavailable(_) => ViewError::Unavailable(why),
+                        FetchError::Damaged(_) => ViewError::Bytes(why),
+                    }
                 })?;
                 frames.insert(address_key(address), frame);
             }

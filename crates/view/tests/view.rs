@@ -1,8 +1,10 @@
 //! Views of a volume that a gateway wrote.
 
 use std::fs;
+use std::sync::Arc;
 
 use forebay_fs::{Expected, Volume};
+use forebay_object::faults::{FaultKind, Faults, FaultyStore};
 use forebay_types::Inode;
 use forebay_vfs::{
     Access, Attributes, Credentials, DirectoryEntry, Error, FileKind, FileSystem, Listing, NewNode,
@@ -275,6 +277,25 @@ async fn what_packs_no_longer_hold_is_an_error_and_nothing_else() {
     assert_eq!(read.err(), Some(Error::Io));
     let read = view.read(&WHO, empty.inode, 0, 1).await.unwrap();
     assert!(read.eof && read.data.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_bucket_does_not_answer_clients_ask_again() {
+    let (place, volume) = filled(Expected::NotSealed).await;
+    close(volume).await;
+    let faults = Arc::new(Faults::default());
+    let mut store = place.store().await;
+    store.store = Arc::new(FaultyStore::new(store.store, faults.clone()));
+    let view = View::open(&store, &place.expected).await.unwrap();
+    let folder = view.lookup(&WHO, Inode::ROOT, b"folder").await.unwrap();
+    let file = view.lookup(&WHO, folder.inode, b"file-2").await.unwrap();
+    faults.only(".pack");
+    faults.chance(FaultKind::ServerError, 1.0);
+    let reply = view.read(&WHO, file.inode, 0, 5).await;
+    assert_eq!(reply.err(), Some(Error::Delay));
+    faults.heal();
+    let (data, eof) = read(&view, file.inode, 0, 5).await;
+    assert!(eof && data == noise(2, 5));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
