@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use async_trait::async_trait;
-use forebay_fs::FsConfig;
+use forebay_fs::{Expected, FsConfig};
 use forebay_meta::{Batch, Key, StoreError};
 use forebay_types::{BLOCK_SIZE, Inode};
-use forebay_vfs::{SetAttributes, Stability};
+use forebay_vfs::{FileSystem, SetAttributes, Stability};
+use forebay_view::View;
 
 use crate::common::metadata::Reads;
 use crate::common::*;
@@ -61,6 +62,25 @@ type Heads = Vec<Vec<u8>>;
 fn heads(life: &Life, inode: Inode) -> Heads {
     let head = |block| life.read(inode, block * BLOCK_SIZE, 2 * (AT + LEN) as usize);
     (0..BLOCKS).map(head).collect()
+}
+
+/// The same out of the bucket alone.
+fn published_heads(bucket: &Bucket, inode: Inode) -> Heads {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let store = bucket.store().await;
+        let view = View::open(&store, &Expected::NotSealed).await.unwrap();
+        let mut heads = Vec::new();
+        for block in 0..BLOCKS {
+            let (at, len) = (block * BLOCK_SIZE, 2 * (AT + LEN) as u32);
+            let head = view.read(&ROOT, inode, at, len).await.unwrap();
+            heads.push(head.data.iter().flat_map(|part| part.to_vec()).collect());
+        }
+        heads
+    })
 }
 
 fn empty() -> Heads {
@@ -129,14 +149,17 @@ fn a_large_file_is_truncated_in_steps_and_each_of_them_may_be_the_last() {
     );
     let mut seen = [0, 0];
     for copy in copies {
+        let published = published_heads(&copy, inode);
         let life = copy.start_elsewhere(small_steps);
         let is_before = life.getattr(inode).unwrap().size == BLOCKS * BLOCK_SIZE - 1;
         seen[usize::from(is_before)] += 1;
         if is_before {
             assert_eq!(heads(&life, inode), before);
+            assert_eq!(published, before);
             continue;
         }
         assert_eq!(heads(&life, inode), after);
+        assert_eq!(published, after);
         // A block whose former map may still exist.
         let mut later = after.clone();
         life.write(inode, 25 * BLOCK_SIZE + 1, b"new", Stability::Unstable);
