@@ -13,6 +13,8 @@
 //! merely because of a length in the stream: small records get a buffer of their length when a quarter of it has
 //! arrived, large ones wait for a buffer that the owner of the assembler has to grant.
 
+use forebay_types::balance;
+
 /// Bytes of a fragment's header.
 pub const MARK_BYTES: usize = 4;
 
@@ -227,7 +229,7 @@ impl Assembler {
     /// Notes that `bytes` bytes were read into the buffer from [`Assembler::direct`], and returns
     /// the record if it is complete.
     pub fn advance(&mut self, bytes: usize) -> Option<Vec<u8>> {
-        self.remaining = self.remaining.saturating_sub(bytes);
+        self.remaining = balance::taken_count("bytes of a fragment", self.remaining, bytes);
         if self.remaining > 0 {
             return None;
         }

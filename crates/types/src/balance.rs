@@ -34,6 +34,22 @@ pub fn taken_count(account: &'static str, balance: usize, amount: usize) -> usiz
     }
 }
 
+/// The same for a number of 32 bits, such as a count of links.
+///
+/// # Panics
+///
+/// In debug builds, if `balance` is smaller.
+#[inline]
+pub fn taken_u32(account: &'static str, balance: u32, amount: u32) -> u32 {
+    match balance.checked_sub(amount) {
+        Some(rest) => rest,
+        None => {
+            underflow(account, balance.into(), amount.into());
+            0
+        }
+    }
+}
+
 /// How often a balance would have become negative since the process began.
 pub fn underflows() -> u64 {
     UNDERFLOWS.load(Ordering::Relaxed)
@@ -63,6 +79,7 @@ mod tests {
     fn what_is_there_is_taken() {
         assert_eq!(taken("packs", 7, 7), 0);
         assert_eq!(taken_count("calls", 7, 3), 4);
+        assert_eq!(taken_u32("links", 2, 1), 1);
     }
 
     #[test]

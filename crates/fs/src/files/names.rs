@@ -17,7 +17,7 @@ use bytes::Bytes;
 use forebay_meta::record::{InodeRecord, Kind, NameRecord};
 use forebay_meta::{Batch, Key};
 use forebay_types::Inode;
-use forebay_types::balance::taken;
+use forebay_types::balance::{taken, taken_u32};
 use forebay_vfs::{
     Attributes, Credentials, Error, LINK_MAX, Result, Timestamp, Trouble, permission,
 };
@@ -105,7 +105,7 @@ fn count_link(record: &mut InodeRecord, now: Timestamp) -> Result<()> {
 /// Counts a name that is removed from a directory.
 fn count_out(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<()> {
     if child == Kind::Directory {
-        directory.nlink = directory.nlink.saturating_sub(1);
+        directory.nlink = taken_u32("links of a directory", directory.nlink, 1);
     }
     set_changed(directory, now);
     let own = directory.directory_mut().ok_or(Error::NotDirectory)?;

@@ -1,5 +1,6 @@
 //! The pattern of the reads of one file, and what to read ahead of them.
 
+use forebay_types::balance::taken_u32;
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange};
 use smallvec::{SmallVec, smallvec};
 
@@ -130,7 +131,7 @@ impl Streams {
         for stream in known.filter(|known| known.number == stream) {
             stream.waiting = match waits {
                 true => stream.waiting + 1,
-                false => stream.waiting.saturating_sub(1),
+                false => taken_u32("reads of a stream that wait", stream.waiting, 1),
             };
         }
     }
