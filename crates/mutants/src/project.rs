@@ -51,6 +51,9 @@ pub enum MutantsError {
     /// A suite proves nothing by failing, because it fails without any defect.
     #[error("fails without any defect: {0}")]
     FailsAnyway(String),
+    /// A suite whose filter matches no test.
+    #[error("runs no test, so it can notice nothing; its filter matches none: {0}")]
+    RunsNothing(String),
 }
 
 impl MutantsError {

@@ -85,7 +85,11 @@ impl Runner<'_> {
         (self.say)("without a defect:");
         for suite in &self.suites {
             let began = Instant::now();
-            if self.run_suite(suite)? != Ended::Passed {
+            let ended = self.run_suite(suite)?;
+            if ended == Ended::RanNothing {
+                return Err(MutantsError::RunsNothing((*suite).to_owned()));
+            }
+            if ended != Ended::Passed {
                 let said = said(&self.copy.log)?;
                 let lines: Vec<_> = said.lines().collect();
                 (self.say)(&lines[lines.len().saturating_sub(LAST_LINES)..].join("\n"));
@@ -128,7 +132,7 @@ impl Runner<'_> {
         let mut tried = Tried::default();
         for suite in suites {
             match self.run_suite(suite)? {
-                Ended::Passed => tried.missed.push(suite),
+                Ended::Passed | Ended::RanNothing => tried.missed.push(suite),
                 Ended::Failed => tried.caught.push(suite),
                 Ended::TooLate => {
                     tried.caught.push(suite);

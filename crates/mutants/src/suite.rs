@@ -13,6 +13,8 @@ use crate::project::MutantsError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Passed,
+    /// It passed, and ran no test: its filter matches none.
+    RanNothing,
     Failed,
     /// It was stopped at its time limit.
     TooLate,
@@ -54,6 +56,7 @@ pub(crate) fn run_suite(
         error: error.to_string(),
     })?;
     Ok(match status.code() {
+        Some(0) if runs_nothing(&said(log)?) => Ended::RanNothing,
         Some(0) => Ended::Passed,
         // 137: it had to be killed, together with `timeout`.
         Some(124 | 137) => Ended::TooLate,
@@ -61,6 +64,16 @@ pub(crate) fn run_suite(
         _ if said(log)?.contains("error: could not compile") => Ended::DidNotCompile,
         _ => Ended::Failed,
     })
+}
+
+/// Whether test binaries ran, and none of them had a test to run. A suite that is no `cargo test` prints no such line.
+fn runs_nothing(said: &str) -> bool {
+    let mut numbers = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("running "))
+        .filter_map(|line| line.split_once(" test"))
+        .peekable();
+    numbers.peek().is_some() && numbers.all(|(number, _)| number == "0")
 }
 
 /// The output of a suite.
@@ -88,6 +101,14 @@ mod tests {
             (Ended::Passed, "/built\n".into())
         );
         assert_eq!(run("echo no >&2; exit 101"), (Ended::Failed, "no\n".into()));
+    }
+
+    #[test]
+    fn a_suite_without_a_test_has_not_passed() {
+        let none = "echo; echo 'running 0 tests'; echo 'test result: ok. 0 passed'";
+        assert_eq!(run(none).0, Ended::RanNothing);
+        let one = format!("{none}; echo 'running 1 test'");
+        assert_eq!(run(&one).0, Ended::Passed);
     }
 
     #[test]
