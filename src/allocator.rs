@@ -17,6 +17,12 @@
 //!   bytes, 64 KiB or more, or a block buffer --> arena of `memory_limit` bytes, huge pages   if full, or missing:
 //!   everything else ---------------------------> arenas of the allocator, small pages       <-------------------'
 //! ```
+//!
+//! # Large buffers
+//!
+//! mimalloc is built so that a buffer above 64 KiB has memory of its own (`.cargo/config.toml`,
+//! docs/decisions/0056-large-buffers-are-given-back-alone.md): freed buffers of 80 to 512 KiB would otherwise stay
+//! resident, in pages of 4 MiB of which a small part is in use.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_ulong, c_void};
@@ -178,5 +184,22 @@ pub(crate) async fn give_back_while_idle() {
         tokio::time::sleep(LOOK).await;
         // SAFETY: it may be called at any time, from any thread.
         unsafe { mi_collect(false) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libmimalloc_sys::mi_good_size;
+
+    #[test]
+    fn a_large_buffer_shares_its_memory_with_no_other() {
+        // SAFETY: it computes a size.
+        let size = unsafe { mi_good_size(100_000) };
+        // In a page of 4 MiB it would have the next of the sizes of those pages, 112 KiB.
+        assert_eq!(
+            size,
+            100 << 10,
+            "mimalloc was built without -DMI_ENABLE_LARGE_PAGES=0: see .cargo/config.toml"
+        );
     }
 }
