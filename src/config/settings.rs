@@ -24,65 +24,61 @@ settings! {
         /// Credentials, region and endpoint of S3 come from the standard `AWS_*` variables and
         /// profiles.
         store: StoreUrl = Computed("file://<data_dir>/bucket");
-        /// Local folder for the log and for the state that the gateway needs after a restart. One
-        /// gateway at a time uses it, and no other user may read it: a start removes permissions of other users.
+        /// Local folder for the log and for the state that the gateway needs after a restart. One gateway at a time
+        /// uses it, and no other user may read it: each start removes the permissions of other users.
         data_dir: PathBuf = Computed(
             "$XDG_DATA_HOME/forebay, else ~/.local/share/forebay; as root /var/lib/forebay"
         );
         /// Size of the volume: `df` shows it, and writes beyond it fail with ENOSPC.
         volume_limit: Size = Fixed("1PiB"), "64MiB" to "1EiB";
-        /// How a start treats a volume that another gateway holds, or did not close in order: `refuse` fails with
-        /// exit code 3 and changes nothing; `allow` (`--take-over`) takes the volume, so that the other gateway stops,
-        /// and its unpublished changes stay in its log. Two gateways with `allow` that are restarted take the volume
-        /// from each other in turns.
+        /// What a start does if another gateway holds the volume, or did not shut down cleanly: `refuse` fails with
+        /// exit code 3 and changes nothing; `allow` (`--take-over`) takes the volume over: the other gateway stops, and
+        /// its unpublished changes stay in its log. Two gateways with `allow` that are restarted take the volume from
+        /// each other again and again.
         takeover: Takeover = Fixed("refuse");
     }
     "Clients" {
         /// Address and TCP port for NFS and MOUNT.
         listen: SocketAddr = Fixed("127.0.0.1:2049");
-        /// Addresses that may mount, as networks (`10.0.0.0/8`, `10.0.0.0/255.0.0.0`) or single
-        /// addresses; `*` is everybody. Everybody else is refused.
+        /// Addresses that may mount, as networks (`10.0.0.0/8`, `10.0.0.0/255.0.0.0`) or single addresses; `*` means
+        /// all. All other addresses are refused.
         clients: Clients = Fixed("127.0.0.0/8,::1");
-        /// Whether clients may change anything: `rw`, or `ro`, where every change is refused.
+        /// Whether clients may change files: `rw` allows it, `ro` refuses every change.
         access: Access = Fixed("rw");
-        /// Whose identity is replaced by that of `anonuid` and `anongid`: `root_squash` for root's,
-        /// `all_squash` for everybody's, `no_root_squash` for nobody's; `auto` is `root_squash`, but lets
-        /// loopback networks that `clients` names keep theirs.
+        /// Which users are replaced by `anonuid` and `anongid`: `root_squash` replaces root, `all_squash` all users,
+        /// `no_root_squash` none; `auto` is `root_squash`, but `no_root_squash` for loopback networks in `clients`.
         squash: Squash = Fixed("auto");
-        /// User that squashed callers, and those without an identity, are taken for.
+        /// User id of squashed callers, and of callers without an identity.
         anonuid: u32 = Fixed("65534");
-        /// Group of those callers.
+        /// Group id of those callers.
         anongid: u32 = Fixed("65534");
-        /// Which credentials are taken: `sys` is user and groups as the client says, `none` takes whoever
-        /// comes without them for the anonymous user.
+        /// Which credentials are accepted: `sys` is user and groups as the client sends them; with `none`, callers
+        /// without credentials are the anonymous user.
         sec: Security = Fixed("sys");
-        /// From which ports clients may connect: `secure` is those below 1024, which Unix machines let root
-        /// alone use, so that other users there cannot pretend to be anybody; `insecure` is all.
+        /// From which ports clients may connect: `secure` means ports below 1024, which only root can use on Unix
+        /// machines, so that other users of a client machine cannot impersonate anyone; `insecure` means all ports.
         source_port: SourcePort = Fixed("secure");
-        /// How connections have to be protected: `none` is not at all, `tls` is TLS, `mtls` is TLS in which
-        /// the client shows a certificate that `tls_client_ca` accepts. What is better than one that is
-        /// listed is taken as well.
+        /// Required protection of connections: `none` is no protection, `tls` is TLS, `mtls` is TLS with a client
+        /// certificate that `tls_client_ca` accepts. A better protection than a listed one is accepted as well.
         xprtsec: Xprtsec = Fixed("none,tls,mtls");
-        /// PEM file with the certificate that the gateway shows to clients that ask for TLS (RFC 9289,
-        /// `xprtsec=tls` of mount), and those between it and its authority; without it there is no TLS.
+        /// PEM file with the certificate of the gateway for clients that ask for TLS (RFC 9289, `xprtsec=tls` of
+        /// mount), followed by intermediate certificates; without it there is no TLS.
         tls_certificate: MaybeFile = Fixed("none");
         /// PEM file with the private key of that certificate, readable for its owner alone.
         tls_key: MaybeFile = Fixed("none");
-        /// PEM file with the authorities whose clients are let in where `xprtsec` asks for `mtls`.
+        /// PEM file with the authorities that sign client certificates, for `mtls` in `xprtsec`.
         tls_client_ca: MaybeFile = Fixed("none");
-        /// What COMMIT, stable writes and changes of names wait for: `disk` is a flush of the log, which
-        /// a power cut cannot undo; `bucket` is the bucket, so that losing the machine loses
-        /// nothing; `async` is the log's memory, which survives a crash of the program only.
+        /// What COMMIT, stable writes and changes of names wait for: `disk` is a flush of the log, so that a power cut
+        /// loses nothing; `bucket` is the bucket, so that losing the machine loses nothing; `async` is the log's
+        /// memory, so that only a crash of the program loses nothing.
         commit: CommitMode = Fixed("disk");
-        /// How many connections are served at once, as far as the limit of open files allows it; one more is
-        /// closed. One client may have seven eighths of them.
+        /// Connections that are served at once, as far as the limit of open files allows it; further ones are closed.
+        /// One client may have seven eighths of them.
         max_connections: u32 = Fixed("16384"), "1" to "65536";
-        /// How long after a restart locks are given only to clients that held them before, if any
-        /// did.
+        /// Time after a restart in which only clients that held locks before get locks, if there are such clients.
         lock_grace: Duration = Fixed("45s"), "5s" to "10m";
-        /// Whether this machine's rpcbind is told the port, by which clients find the lock
-        /// manager; `auto` does so if one runs and `listen` is no loopback address, `on` fails
-        /// without one.
+        /// Whether to register with this machine's rpcbind, through which clients find the lock manager; `auto`
+        /// registers if rpcbind runs and `listen` is not a loopback address, `on` fails without rpcbind.
         rpcbind: Auto = Fixed("auto");
     }
     "Log" {
@@ -95,114 +91,112 @@ settings! {
         log_segment: Size = Fixed("32MiB"), "4MiB" to "1GiB";
     }
     "Memory" {
-        /// Bytes of memory for block buffers, dirty and clean, and for bytes on their way to or from the bucket,
-        /// for which an eighth of it is kept free of dirty bytes. The program needs further memory: up to 128MiB,
-        /// `metadata_cache`, for names and attributes a third of `memory_limit`, 176MiB at most, and with a
-        /// disk cache 32MiB and some 80 bytes for each frame in it.
+        /// Bytes of memory for block buffers, dirty and clean, and for bytes in transfer to or from the bucket, for
+        /// which an eighth is kept free of dirty bytes. The program needs more memory: up to 128MiB, `metadata_cache`,
+        /// for names and attributes a third of `memory_limit` (176MiB at most), and with a disk cache 32MiB and about
+        /// 80 bytes for each frame in it.
         memory_limit: Size = Fixed("1GiB"), "64MiB" to "64TiB";
         /// Bytes of memory for metadata that were read from the bucket. Filters and indexes of a million files take
-        /// some 6MiB; where they do not fit, each cold lookup fetches them anew.
+        /// about 6MiB; if they do not fit, each cold lookup fetches them again.
         metadata_cache: Size = Fixed("64MiB"), "4MiB" to "1TiB";
     }
     "Disk cache" {
-        /// Bytes of disk in `data_dir` for what was read from the bucket, so that it is not fetched again, after a
-        /// restart neither; all of them are taken at the start. `0B` is none, else 256MiB or
-        /// more.
+        /// Bytes of disk in `data_dir` to cache data that were read from the bucket, also across restarts; the space is
+        /// allocated at the start. `0B` is no cache, else 256MiB or more.
         disk_cache_limit: Size = Fixed("0B"), "0B" to "512GiB";
     }
     "Bucket" {
-        /// How often what was written is published to the bucket: at most this much is missing
-        /// there if the machine is lost.
+        /// How often changes are published to the bucket: at most the changes of this time are lost if the machine is
+        /// lost.
         checkpoint_interval: Duration = Fixed("5s"), "100ms" to "1h";
-        /// Dirty bytes after which a checkpoint is closed before its time. What a sequential writer has left behind
-        /// leaves without one, block after block, and counts no more once it is in the bucket.
+        /// Dirty bytes that close a checkpoint early. Finished blocks of a sequential writer are uploaded before that,
+        /// and do not count once they are in the bucket.
         checkpoint_bytes: Size = Fixed("64MiB"), "4MiB" to "16GiB";
-        /// `auto` compresses (zstd) what a sample shows to be worth it.
+        /// `auto` compresses (zstd) where a sample shows that it pays; `off` does not compress.
         compression: Compression = Fixed("auto");
-        /// Level of zstd, 1 to 19: higher is smaller and slower. Of a range, the lowest counts, and higher ones while
-        /// uploads wait for the link and the processor has time.
+        /// Level of zstd, 1 to 19: higher is smaller and slower. For a range, the lowest level is used, and higher ones
+        /// while uploads wait for the link and the processor is idle.
         compression_level: Levels = Fixed("1-9");
         /// Whether content that the volume already holds is uploaded again: `full` finds it by a strong hash of each
-        /// frame, 256 KiB at most; `fast` computes that only where length and CRC32 are those of one that is known, which
-        /// saves processor time where frames need no hash of their own. Both take up to 82MiB of memory; `off` uploads
+        /// frame, 256 KiB at most; `fast` computes that hash only if length and CRC32 match a known frame, which saves
+        /// processor time where frames need no hash otherwise. Both take up to 82MiB of memory; `off` uploads
         /// everything.
         dedup: Dedup = Fixed("off");
-        /// How many packs are uploaded at once.
+        /// Number of packs that are uploaded at once.
         upload_parallel: u32 = Fixed("4"), "1" to "64";
         /// Size at which a pack, the object that holds file data, is closed and uploaded.
         pack_bytes: Size = Fixed("8MiB"), "1MiB" to "64MiB";
-        /// A pack is rewritten in the background when less of it is in use than this, in percent; 0 is
-        /// never.
+        /// A pack is rewritten in the background when less than this percentage of it is in use; 0 is never.
         rewrite_below: u32 = Fixed("50"), "0" to "90";
-        /// Bytes per second that background work, which gives the bucket dead bytes back, may read and
-        /// write.
+        /// Bytes per second that garbage collection in the background may read and write.
         background_rate: Size = Fixed("16MiB"), "64KiB" to "16GiB";
-        /// Requests per second that it may make.
+        /// Requests per second that garbage collection may make.
         background_requests: u32 = Fixed("10"), "1" to "10000";
-        /// How long a stop (SIGTERM) may publish changes that the bucket does not have yet, but 3s at most where the
-        /// bucket has not answered for 5s. Remaining changes stay in the log and are published after the next start.
-        /// Supervisors have to wait longer than this before they kill (Docker waits 10s, systemd 90s).
+        /// How long a shutdown (SIGTERM) may publish changes that are not in the bucket yet; 3s at most if the bucket
+        /// has not answered for 5s. Remaining changes stay in the log and are published after the next start.
+        /// Supervisors have to wait longer than this before SIGKILL (Docker waits 10s, systemd 90s).
         shutdown_limit: Duration = Fixed("30s"), "0s" to "1h";
-        /// Whether S3 requests name the bucket in the path and not in the host name; `auto` does
-        /// so when an endpoint is set (`AWS_ENDPOINT_URL`).
+        /// Whether S3 requests have the bucket in the path and not in the host name; `auto` does so if an endpoint is
+        /// set (`AWS_ENDPOINT_URL`).
         s3_path_style: Auto = Fixed("auto");
-        /// Whether S3 uploads leave their payload out of the signature without TLS as well, which
-        /// saves most of their CPU time and trusts the network; over TLS they always do.
+        /// Whether S3 uploads leave the payload out of the signature even without TLS, which saves most of their CPU
+        /// time and trusts the network; over TLS the payload is never signed.
         s3_unsigned_payload: Switch = Fixed("off");
-        /// What S3 uploads carry so that the server can verify them: `crc32`; `md5` (Content-MD5), for servers that
-        /// know no CRC32, and the ETag of the answer is then compared as well; `off` is nothing.
+        /// Checksum of S3 uploads, which the server verifies: `crc32`; `md5` (Content-MD5), for servers without CRC32:
+        /// then the ETag of the answer is compared as well; `off` is no checksum.
         s3_checksum: Checksum = Fixed("crc32");
-        /// How the S3 server is asked to encrypt what it stores: `none` leaves that to the bucket, `AES256` is with its own keys
+        /// Encryption that the S3 server is asked for: `none` leaves that to the bucket, `AES256` is with its own keys
         /// (SSE-S3), `aws:kms` with a key of its key management (SSE-KMS).
         s3_encryption: Encryption = Fixed("none");
-        /// The key for `s3_encryption = "aws:kms"`; `none` is the one that the server has for S3.
+        /// The key for `s3_encryption = "aws:kms"`; `none` is the server's default key for S3.
         s3_kms_key: KmsKey = Fixed("none");
-        /// Storage class of packs, the objects that hold file data; metadata stay in the bucket's own, since they are
-        /// read and deleted all the time. `none` is the bucket's for packs as well.
+        /// Storage class of packs, the objects that hold file data; metadata stay in the bucket's default class, since
+        /// they are read and deleted all the time. `none` is the bucket's default class for packs as well.
         s3_storage_class: StorageClass = Fixed("none");
         /// Tags of packs, such as `project=x,owner=y`; ten at most.
         s3_tags: Tags = Fixed("none");
-        /// Whether an object that S3 has archived (GLACIER and the like) is restored when it is to be read: `expedited` takes
-        /// minutes, `standard` hours, `bulk` up to two days, each cheaper than the one before. `off` logs the
+        /// Whether an object that S3 has archived (GLACIER and the like) is restored when a read needs it: `expedited`
+        /// takes minutes, `standard` hours, `bulk` up to two days, each cheaper than the one before. `off` logs the
         /// object's name and restores nothing.
         s3_restore: Restore = Fixed("off");
-        /// For how many days a restored object can be read.
+        /// Days that a restored object can be read.
         s3_restore_days: u32 = Fixed("7"), "1" to "3650";
-        /// Bytes per second that go to S3: one rate, and others for hours of the day in the machine's time zone, as in
-        /// `100MiB/s,08:00-18:00 10MiB/s`. `none` is no limit.
+        /// Bytes per second that are sent to S3: one rate, and others for hours of the day in the machine's time zone,
+        /// as in `100MiB/s,08:00-18:00 10MiB/s`. `none` is no limit.
         s3_upload_limit: LinkLimit = Fixed("none");
-        /// Bytes per second that come from S3, written in the same way.
+        /// Bytes per second that are received from S3, in the same form.
         s3_download_limit: LinkLimit = Fixed("none");
-        /// PEM file with authorities that the certificate of the S3 server, and that of AWS KMS, may come from, beside
+        /// PEM file with authorities to trust for the certificates of the S3 server and of AWS KMS, in addition to
         /// those of the system.
         s3_ca: MaybeFile = Fixed("none");
-        /// Through which proxy S3 and AWS KMS are spoken to: `auto` is the one that `HTTPS_PROXY` names (`HTTP_PROXY` for an endpoint
-        /// without TLS), but for hosts in `NO_PROXY` and this machine; `none`, or a URL such as `http://proxy:3128`.
+        /// Proxy for S3 and AWS KMS: `auto` is the one in `HTTPS_PROXY` (`HTTP_PROXY` for an endpoint without TLS),
+        /// except for hosts in `NO_PROXY` and this machine; `none`, or a URL such as `http://proxy:3128`.
         s3_proxy: Proxy = Fixed("auto");
     }
     "Integrity" {
         /// How often each pack is read back from the bucket and verified, in the background: 1h or more. `0s` is never,
-        /// unless `forebay scrub` asks for it. Reading costs what the bucket asks for requests and bytes.
+        /// except for `forebay scrub`. The provider bills the requests and the bytes.
         scrub_interval: Duration = Fixed("0s"), "0s" to "3650d";
-        /// Bytes per second that are read for that, at most; while others read or upload, less.
+        /// Bytes per second that a scrub reads, at most; less while clients read or uploads are in flight.
         scrub_rate: Size = Fixed("8MiB"), "64KiB" to "64GiB";
     }
     "Encryption" {
-        /// Whether the volume has to be sealed, so that nobody who reads the bucket learns contents or names: a new
-        /// one is made so, and one that is not as this says is refused. The log in `data_dir` has a setting of its own, `seal_log`.
+        /// Whether the volume has to be sealed, which hides contents and names from readers of the bucket: a new volume
+        /// is created like this, and an existing one that differs is refused. The log in `data_dir` has a setting of
+        /// its own, `seal_log`.
         encryption: Sealing = Fixed("off");
-        /// Whether the log in `data_dir` has to be sealed as well: it is written so, and what is not sealed is not replayed. Needs
-        /// `encryption`. Before it is switched on, the gateway has to be stopped in order.
+        /// Whether the log in `data_dir` has to be sealed as well: new segments are sealed, and unsealed ones are not
+        /// replayed. Needs `encryption`. Shut the gateway down cleanly before you switch it on.
         seal_log: Switch = Fixed("off");
         /// File with the passphrase that opens a sealed volume, in one line, readable for its owner alone. Without it,
-        /// `key_file` and `kms_key` the passphrase is asked for, if standard input is a terminal.
+        /// `key_file` and `kms_key`, the program asks for the passphrase if standard input is a terminal.
         passphrase_file: MaybeFile = Fixed("none");
         /// File that opens a sealed volume in place of a passphrase: 32 or more random bytes, readable for its owner
         /// alone.
         key_file: MaybeFile = Fixed("none");
         /// Key of AWS KMS that opens a sealed volume in place of a passphrase: its ARN, its id, or an alias such as
-        /// `alias/forebay`. Credentials come from the standard `AWS_*` variables, profiles or the machine's role. KMS is asked at a
-        /// start, and not while the volume is served.
+        /// `alias/forebay`. Credentials come from the standard `AWS_*` variables, profiles or the machine's role. KMS
+        /// is used at a start only, not while the volume is served.
         kms_key: KmsKey = Fixed("none");
         /// Region of that key; `auto` is the one in its ARN, else that of `AWS_REGION`, the profile or the machine.
         kms_region: Region = Fixed("auto");
@@ -211,7 +205,7 @@ settings! {
         kms_endpoint: Endpoint = Fixed("auto");
     }
     "Messages" {
-        /// What is written to standard error.
+        /// Least severe level of messages that are written to standard error.
         log_level: LogLevel = Fixed("info");
     }
 }
