@@ -53,7 +53,7 @@ pub enum BenchError {
     },
     /// The data differ from those that were written.
     #[error(
-        "{path} at offset {offset}: what was read is not what was written; the folder must not be trusted"
+        "{path} at offset {offset}: the bytes read differ from the bytes written; do not trust this folder"
     )]
     Different {
         /// The file.
@@ -62,9 +62,7 @@ pub enum BenchError {
         offset: u64,
     },
     /// The folder does not list the files that were created in it.
-    #[error(
-        "{path} lists {found} files where {expected} were made; the folder must not be trusted"
-    )]
+    #[error("{path} lists {found} files, and {expected} were created; do not trust this folder")]
     Listed {
         /// The folder that was listed.
         path: PathBuf,
@@ -74,7 +72,7 @@ pub enum BenchError {
         expected: u64,
     },
     /// The user interrupted the run.
-    #[error("interrupted; what was made is removed")]
+    #[error("interrupted; the benchmark removes its files")]
     Interrupted,
 }
 

@@ -253,7 +253,7 @@ pub fn command() -> Command {
         .long("timeout")
         .value_name("duration")
         .value_parser(Duration::read)
-        .help("Give up after so long, for example 30s [default: wait without end]");
+        .help("Give up after this time, for example 30s [default: wait without end]");
 
     let check = switch(
         "check",
@@ -266,10 +266,10 @@ pub fn command() -> Command {
         .about("An NFSv3 server whose disk is an S3 bucket")
         .version(env!("CARGO_PKG_VERSION"))
         .after_help(
-            "Every setting has a flag, an environment variable and a key in the configuration \
-             file, in this order of\nprecedence; `forebay serve --help-settings` lists them. \
-             `forebay config` prints what is in effect and where\neach value came from.\n\nExit codes: 0 it worked, 1 it failed, 2 the command \
-             line or the configuration is wrong,\n3 (of serve) another gateway holds the volume.",
+            "Every setting has a flag, an environment variable and a key in the configuration file, in this order \
+             of\nprecedence; `forebay serve --help-settings` lists them. `forebay config` prints the effective \
+             values and\nwhere each one came from.\n\nExit codes: 0 success, 1 failure, 2 the command line or the \
+             configuration is wrong,\n3 (serve only) another gateway holds the volume.",
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -282,7 +282,7 @@ pub fn command() -> Command {
                 .arg(
                     switch(
                         TAKE_OVER,
-                        "Take the volume from a gateway that holds it or did not close it in order: takeover = \"allow\", for this start",
+                        "Take the volume from a gateway that holds it or did not shut down cleanly: takeover = \"allow\", for this start",
                     )
                     .conflicts_with("takeover"),
                 )
@@ -295,7 +295,7 @@ pub fn command() -> Command {
         .subcommand(
             configured(
                 "config",
-                "Print the effective configuration, as a file to be fed back",
+                "Print the effective configuration, as a file that the program reads",
             )
             .arg(json.clone())
             .arg(markdown),
@@ -303,14 +303,14 @@ pub fn command() -> Command {
         .subcommand(
             configured(
                 "flush",
-                "Have the running gateway publish everything to the bucket now",
+                "Publish all changes of the running gateway to the bucket now",
             )
             .arg(timeout),
         )
         .subcommand(
             configured(
                 "status",
-                "Print what the running gateway does, and what is not in the bucket yet",
+                "Print the state of the running gateway, and how much is not in the bucket yet",
             )
             .arg(json.clone())
             .arg(check),
@@ -319,7 +319,7 @@ pub fn command() -> Command {
         .subcommand(
             configured(
                 "exports",
-                "Print who may mount what from the running gateway, and what they may do",
+                "Print the running gateway's exports: which clients may mount which directory, with which rights",
             )
             .arg(json.clone()),
         )
@@ -338,34 +338,34 @@ fn log_command(json: &Arg) -> Command {
     let label = Arg::new("label")
         .value_name("label")
         .required(true)
-        .help("Which log, as `forebay log list` calls it");
+        .help("The log's label, as `forebay log list` prints it");
     let from = Arg::new("from")
         .long("from")
         .value_name("LSN")
         .value_parser(value_parser!(u64))
-        .help("Begin at this LSN [default: what is not published; 0 for everything]");
+        .help("Begin at this LSN [default: the first unpublished record; 0 for everything]");
     let to = Arg::new("to")
         .long("to")
         .value_name("folder")
         .required(true)
         .value_parser(value_parser!(PathBuf))
-        .help("The folder to make; it must not exist");
+        .help("The folder to create; it must not exist");
     let ranges_only = switch(
         "ranges-only",
-        "Do without the store: of files that were there before, only what was written",
+        "Do not read the store: files that existed before get only the ranges that the log holds",
     );
     let force = switch(
         "force",
-        "Also if it was not salvaged: what it holds is lost",
+        "Delete it even if it was not salvaged: its content is lost",
     );
     Command::new("log")
-        .about("Look at, salvage or forget what the logs in data_dir hold and the bucket does not")
+        .about("List, print, salvage or delete the logs in data_dir whose changes are not in the bucket")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
             configured(
                 "list",
-                "List the logs and what of them is not in the bucket",
+                "List the logs and their changes that are not in the bucket",
             )
             .arg(json.clone()),
         )
@@ -378,7 +378,7 @@ fn log_command(json: &Arg) -> Command {
         .subcommand(
             configured(
                 "salvage",
-                "Write what is not in the bucket as files; the store is read, not changed",
+                "Write the changes that are not in the bucket as files; the store is only read",
             )
             .arg(label.clone())
             .arg(to)
@@ -393,7 +393,7 @@ fn log_command(json: &Arg) -> Command {
                 )
                 .arg(force)
                 .arg(
-                    switch("all-salvaged", "Delete every one that was salvaged")
+                    switch("all-salvaged", "Delete all archived logs that were salvaged")
                         .conflicts_with_all(["label", "force"]),
                 ),
         )

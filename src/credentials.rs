@@ -136,14 +136,14 @@ fn passphrase(mut line: Zeroizing<Vec<u8>>) -> Result<Passphrase, String> {
         }
     }
     if line.contains(&b'\n') {
-        return Err("it has several lines; a passphrase is one".to_owned());
+        return Err("it has several lines; a passphrase has one".to_owned());
     }
     // Moved and not copied; wiped in both cases.
     match String::from_utf8(std::mem::take(&mut *line)) {
         Ok(text) => Passphrase::new(text).map_err(|error| error.to_string()),
         Err(error) => {
             drop(Zeroizing::new(error.into_bytes()));
-            Err("it is no text (UTF-8); name a file of random bytes as key_file".to_owned())
+            Err("it is not UTF-8 text; for a file of random bytes set key_file".to_owned())
         }
     }
 }
@@ -174,7 +174,7 @@ fn read_into_one_place(mut file: &File, most: usize) -> io::Result<Zeroizing<Vec
 fn type_passphrase(what: &str, typed: Typed, advice: &str) -> Result<Arc<Unlock>, String> {
     if !io::stdin().is_terminal() {
         return Err(format!(
-            "encryption = aes-256-gcm, and there is nothing that opens the volume: {advice}"
+            "encryption = aes-256-gcm, but no passphrase, key file or KMS key is set: {advice}"
         ));
     }
     let failed =
@@ -183,9 +183,9 @@ fn type_passphrase(what: &str, typed: Typed, advice: &str) -> Result<Arc<Unlock>
     let silence = Silence::begin().map_err(failed)?;
     let first = silence.line(&format!("{what}: ")).map_err(failed)?;
     if typed == Typed::Twice {
-        let second = silence.line("The same again: ").map_err(failed)?;
+        let second = silence.line("Repeat: ").map_err(failed)?;
         if *first != *second {
-            return Err("these were two different passphrases; nothing was done".to_owned());
+            return Err("the two passphrases differ; nothing was changed".to_owned());
         }
     }
     Ok(Arc::new(Unlock::Passphrase(passphrase(first)?)))
@@ -266,7 +266,7 @@ mod tests {
             (&b""[..], "is empty"),
             (b"\n", "is empty"),
             (b"one\ntwo\n", "several lines"),
-            (b"\xff\xfe", "no text"),
+            (b"\xff\xfe", "=not UTF-8 text"),
             (&long, "too long"),
         ] {
             let error = folder.passphrase(bad).unwrap_err();

@@ -50,7 +50,7 @@ fn check_listen(config: &Config) -> Result<(), ConfigError> {
     }
     let way_out = match listen.is_loopback() {
         true => {
-            "only this machine reaches that address: listen on one that the clients reach (0.0.0.0 is all of this machine), or add 127.0.0.0/8 or ::1 to clients"
+            "only this machine reaches that address: listen on an address that the clients reach (0.0.0.0 means all of this machine's), or add 127.0.0.0/8 or ::1 to clients"
         }
         false => "add the clients' networks to clients, or listen on an address that these reach",
     };
@@ -67,7 +67,7 @@ fn check_listen(config: &Config) -> Result<(), ConfigError> {
         key: "listen",
         value: config.listen.to_string(),
         place: config.source("listen"),
-        problem: format!("can be reached by no client that may mount, with {clients}: {way_out}"),
+        problem: format!("cannot be reached by any client that may mount ({clients}): {way_out}"),
     })
 }
 
@@ -185,7 +185,7 @@ fn memory_verdict(config: &Config, memory: Option<Memory>) -> Verdict {
         .saturating_add(config.metadata_cache.bytes() + beside(limit.bytes()));
     if needed > memory.bytes {
         return Verdict::Warned(format!(
-            "the gateway may need {} of memory (memory_limit = {limit}, metadata_cache = {}, and {}), which is more than {}: lower memory_limit, or the system may end it",
+            "the gateway may need {} of memory (memory_limit = {limit}, metadata_cache = {}, and {}), which is more than {}: lower memory_limit, or the system may kill it",
             iec(needed),
             config.metadata_cache,
             iec(beside(limit.bytes())),

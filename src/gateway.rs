@@ -228,7 +228,7 @@ impl NfsGateway {
         let server = server.with_locks(lock_config(&config)).await;
         let server = server.map_err(|error| {
             let folder = config.data_dir.display();
-            format!("cannot keep which clients hold locks in {folder}: {error}; check that the folder belongs to this user, and that its disk is not full")
+            format!("cannot store the list of clients that hold locks in {folder}: {error}; check that the folder belongs to this user, and that its disk is not full")
         })?;
         let registration = register_with_rpcbind(config.rpcbind, address).await?;
         let watched = volume.clone();
@@ -318,7 +318,7 @@ fn listen_failed(address: SocketAddr, error: &std::io::Error) -> String {
             "ports below 1024 are for root: choose a higher one with --listen"
         }
         std::io::ErrorKind::AddrNotAvailable => {
-            "this machine has no such address (`ip address` lists those that it has): choose one of them with --listen, or 0.0.0.0 for all"
+            "this machine does not have that address (`ip address` lists its addresses): choose one of them with --listen, or 0.0.0.0 for all"
         }
         _ => "choose an address of this machine with --listen",
     };
@@ -512,7 +512,7 @@ impl Control for NfsGateway {
             packs_left_alone: collector.left_alone,
             rate_bytes: self.background_rate,
             waits_for: collector.waits_for.map(|wait| match wait {
-                CollectorWait::Others => "others write or upload".to_owned(),
+                CollectorWait::Others => "clients write, or uploads are in flight".to_owned(),
                 CollectorWait::Bucket(why) => format!("the bucket does not answer: {why}"),
             }),
         })
@@ -609,13 +609,13 @@ impl Gateway for NfsGateway {
         if let Some(registration) = registration
             && let Err(error) = registration.remove().await
         {
-            tracing::warn!("could not take back what rpcbind was told: {error}");
+            tracing::warn!("cannot remove this server's registration from rpcbind: {error}");
         }
         let away = self.volume.status().store_trouble.map(|(_, since)| since);
         let (drain, publish) = stop_times(limit, away);
         if publish < limit {
             tracing::warn!(
-                "the bucket does not answer, so this stop waits {} for it at most: unpublished changes stay in the log",
+                "the bucket does not answer, so the shutdown waits for it at most {}: unpublished changes stay in the log",
                 humantime::format_duration(publish)
             );
         }

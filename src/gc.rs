@@ -111,7 +111,7 @@ fn text(garbage: &Garbage, rewriting: Option<&Rewriting>) -> String {
         let _ = writeln!(out, "{name:<13} {text}");
     };
     let used = admin::percent_in_use(garbage.live_bytes, garbage.shared_bytes, garbage.raw_bytes);
-    let mut more = format!("; {used}% of what they hold is in use");
+    let mut more = format!("; {used}% of their bytes are in use");
     if garbage.shared_bytes > 0 {
         let (shared, live) = (ByteSize(garbage.shared_bytes), ByteSize(garbage.live_bytes));
         let (shared, live) = (shared.display().iec(), live.display().iec());
@@ -122,9 +122,9 @@ fn text(garbage: &Garbage, rewriting: Option<&Rewriting>) -> String {
     if garbage.to_rewrite.count > 0 {
         let by_whom = match rewriting {
             None => {
-                " would be free then; the gateway does it in the background, and at once with --delete"
+                " would become free; the gateway rewrites in the background, and at once with --delete"
             }
-            Some(_) => " would be free then",
+            Some(_) => " would become free",
         };
         row("to rewrite", garbage.to_rewrite, by_whom);
     }
@@ -145,9 +145,13 @@ fn text(garbage: &Garbage, rewriting: Option<&Rewriting>) -> String {
         (
             "no account",
             garbage.without_account,
-            " of which files refer to all the same: `forebay fsck` says more",
+            ", but files refer to them: run `forebay fsck`",
         ),
-        ("foreign", garbage.foreign_objects, ": not of this program"),
+        (
+            "foreign",
+            garbage.foreign_objects,
+            ": not written by this program",
+        ),
     ];
     for (name, amount, more) in others {
         if amount.count > 0 {

@@ -128,13 +128,13 @@ pub fn of_volume(volume: &Status) -> Vec<Problem> {
             problem(failing, "log_failed", message);
         }
         Some((why, None)) => {
-            let message = format!("the disk of the log gives it no further segment: {why}");
+            let message = format!("the log cannot create a further segment on its disk: {why}");
             problem(degraded, "log_disk_full", message);
         }
         None => {}
     }
     if let Some((what, _)) = &volume.gone {
-        let message = format!("{what}; nothing is published before it is back");
+        let message = format!("{what}; publishing stops until it is back");
         problem(failing, "objects_gone", message);
     } else if let Some((why, _)) = &volume.store_trouble {
         let message = format!("the bucket does not answer: {why}");

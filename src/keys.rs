@@ -165,17 +165,18 @@ async fn list(store: &Store, json: bool) -> Result<String, VolumeError> {
 
 fn said(changed: RingChanged) -> String {
     match changed {
-        RingChanged::Added(slot) => format!("slot {slot} opens the volume now as well\n"),
+        RingChanged::Added(slot) => format!("slot {slot} now opens the volume too\n"),
         RingChanged::Exchanged(old, new) => format!(
-            "slot {new} opens the volume now, and slot {old} is gone\nwho has an older copy of the object \
-             forebay.keys and what opened that can still open the volume: delete earlier versions of it\n"
+            "slot {new} opens the volume now, and slot {old} is removed\nanyone with an older copy of the \
+             object forebay.keys and the removed passphrase or key can still open the volume: delete \
+             earlier versions of that object\n"
         ),
         RingChanged::Removed(slot) => format!(
-            "slot {slot} is gone\nwho has an older copy of the object forebay.keys and what opened that can still \
-             open the volume: delete earlier versions of it\n"
+            "slot {slot} is removed\nanyone with an older copy of the object forebay.keys and the removed \
+             passphrase or key can still open the volume: delete earlier versions of that object\n"
         ),
         RingChanged::Rotated(key) => format!(
-            "data key {key} seals what is written from the next start of a gateway on; what is there stays \
+            "gateways seal new objects with data key {key} from their next start on; existing objects stay \
              readable\n"
         ),
     }

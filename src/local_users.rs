@@ -141,10 +141,10 @@ impl Closed {
         let (path, entries) = (path.display(), self.entries);
         match self.folder_mode {
             Some(mode) => tracing::warn!(
-                "{path} was open to other users of this machine (mode {mode:04o}) and is closed now (0700), with {entries} files and folders in it: they may have read its content"
+                "other users of this machine could read {path} (mode {mode:04o}, {entries} files and folders in it); it is closed to them now (0700), but they may have read its content"
             ),
             None if entries > 0 => tracing::info!(
-                "{entries} files and folders in {path} had permissions for other users, which are removed now; other users could not reach them before"
+                "removed permissions of other users from {entries} files and folders in {path}; the folder itself was closed to other users"
             ),
             None => {}
         }
@@ -216,7 +216,9 @@ impl Place {
         };
         let thread = thread::Builder::new().name("closing".to_owned());
         if let Err(error) = thread.spawn(work) {
-            tracing::warn!("no thread looks at the rights of the bucket's files: {error}");
+            tracing::warn!(
+                "cannot start the thread that checks the permissions of the bucket's files: {error}"
+            );
         }
     }
 
@@ -303,7 +305,7 @@ impl Place {
     fn of_another(&self, path: &Path, uid: u32) -> String {
         let (path, top, own) = (path.display(), self.path.display(), self.own);
         format!(
-            "{path} belongs to user {uid}, and this gateway runs as user {own}: run it as the owner, or have everything in {what} belong to its user (`chown -R {own} {top}`), after a check of its content",
+            "{path} belongs to user {uid}, and this gateway runs as user {own}: run it as the owner, or change the owner of everything in {what} (`chown -R {own} {top}`), after you have checked its content",
             what = self.what,
         )
     }

@@ -99,10 +99,10 @@ fn report(registration: &Registration, address: SocketAddr) {
     for taken in &registration.taken {
         let consequence = match taken.program {
             "NLM" => {
-                "clients cannot lock through this gateway: an NFS mount or another NFS server on this machine has taken the place"
+                "clients cannot lock through this gateway: an NFS mount or another NFS server on this machine is registered as lock manager"
             }
             "NSM" => {
-                "locks of a client that crashes stay until it has mounted again: stop rpc.statd here, and start the gateway anew"
+                "locks of a client that crashes stay until it has mounted again: stop rpc.statd here, and restart the gateway"
             }
             _ => "clients must name port and mountport",
         };

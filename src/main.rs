@@ -128,7 +128,9 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 let text = serde_json::to_string_pretty(&quotas).map_err(failed)?;
                 print(&format!("{text}\n"))
             } else if removes {
-                print("the quota is removed; what it counted is counted out in the background\n")
+                print(
+                    "the quota is removed; the gateway updates the counts of the objects below it in the background\n",
+                )
             } else {
                 print(&QuotaTable(&quotas).to_string())
             }
@@ -137,7 +139,7 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
             let data_dir = load()?.data_dir;
             let said = match request {
                 ScrubRequest::Start { .. } => {
-                    "the scrub begins; `forebay scrub --status` says how far it is\n"
+                    "the scrub begins; `forebay scrub --status` shows its progress\n"
                 }
                 ScrubRequest::Stop => "the scrub ends\n",
                 ScrubRequest::Status => "",

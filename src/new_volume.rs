@@ -77,15 +77,15 @@ impl NewVolume {
             Ok(near) => near,
             Err(why) => {
                 return Err(format!(
-                    "there is no volume at {url}, and whether others are near it cannot be seen ({why}): correct --store if another place is meant; {make}"
+                    "there is no volume at {url}, and the search for volumes near it failed ({why}): correct --store if it is wrong; {make}"
                 ));
             }
         };
         let meant = match &near[..] {
-            [] => "if a disk is to be mounted there, mount it first, and correct --store if another folder is meant".to_owned(),
-            [one] => format!("there is one at {one}: correct --store if that is meant"),
+            [] => "if a disk belongs there, mount it first; correct --store if you mean another folder".to_owned(),
+            [one] => format!("there is one at {one}: correct --store if you mean that one"),
             [nearest, others @ ..] => format!(
-                "there is one at {nearest}, and {} more near it: correct --store if one of them is meant",
+                "there is one at {nearest}, and {} more near it: correct --store if you mean one of them",
                 others.len()
             ),
         };
@@ -279,10 +279,7 @@ mod tests {
         let parent = dir.path();
         let missing = config(&format!("file://{}/prd", parent.display()));
         let refusal = NewVolume::NotAsked.allow(&missing, None).await.unwrap_err();
-        assert!(
-            refusal.contains("If a disk is to be mounted there"),
-            "{refusal}"
-        );
+        assert!(refusal.contains("If a disk belongs there"), "{refusal}");
         let prod = parent.join("prod");
         std::fs::create_dir(&prod).unwrap();
         std::fs::write(prod.join(DESCRIPTOR_NAME), "text").unwrap();

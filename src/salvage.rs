@@ -29,10 +29,13 @@ const LOST_LINES: &str = "LOST.jsonl";
 const MANIFEST: &str = "MANIFEST.txt";
 
 /// The facts that are not in packs.
-const WARNING: &str = "\
-Files are called by their inode numbers: names, folders, owners, modes and times are not in packs. A file ends
-where its last stored byte is, and has zeros where nothing was stored; it may have been longer or shorter. Bytes that
-were stored later were written over earlier ones, by the numbers of the packs. Files that had been removed, and ends
+const WARNING: &str =
+    "Files are named by their inode numbers: names, folders, owners, modes and times are not in \
+packs. A file ends
+where its last stored byte is, and has zeros where nothing was stored; it may have been longer \
+or shorter. Bytes that
+were stored later were written over earlier ones, by the numbers of the packs. Files that \
+had been removed, and ends
 that had been cut off, may be among these.
 ";
 
@@ -68,7 +71,7 @@ fn lines(unsalvaged: &Unsalvaged) -> String {
         object, from, to, ..
     } = unsalvaged;
     let why = unsalvaged.why.as_deref().unwrap_or("damaged");
-    let mut out = format!("{object}: bytes {from} to {to} are not understood: {why}\n");
+    let mut out = format!("{object}: bytes {from} to {to} cannot be read: {why}\n");
     for lost in &unsalvaged.of {
         let (inode, from, to) = (lost.inode, lost.from, lost.to);
         // Writing to a string does not fail.
@@ -78,7 +81,7 @@ fn lines(unsalvaged: &Unsalvaged) -> String {
         );
     }
     if !unsalvaged.is_all {
-        out += "  of which files is not known: the index of the pack is damaged as well\n";
+        out += "  the affected files are not known: the index of the pack is damaged as well\n";
     }
     out
 }
@@ -179,10 +182,10 @@ fn words(salvaged: &Salvaged, to: &Path, list: &str) -> String {
     );
     // Writing to a string does not fail.
     let _ = match unsalvaged {
-        0 => writeln!(out, "Every pack was understood to its end."),
+        0 => writeln!(out, "Every pack was read completely."),
         count => writeln!(
             out,
-            "{count} stretches of packs were not understood: {to}/{list} lists them."
+            "{count} ranges of packs could not be read: {to}/{list} lists them."
         ),
     };
     out
@@ -218,8 +221,8 @@ mod tests {
         };
         assert_eq!(
             lines(&unsalvaged),
-            "packs/01/0000000000000001.pack: bytes 40 to 400 are not understood: damaged\n  \
-             inode 17: bytes 0 to 200 are older than they were, or zeros\n"
+            "packs/01/0000000000000001.pack: bytes 40 to 400 cannot be read: damaged\n  inode 17: \
+             bytes 0 to 200 are older than they were, or zeros\n"
         );
         assert_eq!(
             line(&unsalvaged).to_string(),

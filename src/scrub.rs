@@ -37,7 +37,7 @@ fn report(status: ScrubStatus) -> ScrubReport {
         bytes_done: round.bytes_done,
         bytes_per_second: round.bytes_done / now.saturating_sub(round.since).max(1),
         waits_for: round.waits_for.map(|what| match what {
-            ScrubWait::Others => "others read or write".to_owned(),
+            ScrubWait::Others => "clients read or write".to_owned(),
             ScrubWait::Bucket(why) => format!("the bucket does not answer: {why}"),
         }),
     };

@@ -19,8 +19,8 @@ pub(crate) fn open_private(setting: &str, path: &Path, danger: &str) -> Result<F
     let mode = file.metadata().map_err(failed)?.permissions().mode();
     if mode & OTHERS != 0 {
         return Err(format!(
-            "{setting} = {path}: others than its owner may use it (mode {mode:04o}), and {danger}: run `chmod 600 \
-             {path}` as its owner, and make a new one if others had access to it",
+            "{setting} = {path}: users other than its owner have access to it (mode {mode:04o}), and {danger}: \
+             run `chmod 600 {path}` as its owner, and make a new one if other users may have read it",
             path = path.display(),
             mode = mode & 0o7777,
         ));

@@ -194,15 +194,15 @@ async fn live(
     }
     let stopped = tokio::select! {
         stopped = gateway.stop(shutdown_limit) => stopped,
-        Some(name) = signals.stop.recv() => Err(format!("ended at once by a second {name}")),
+        Some(name) = signals.stop.recv() => Err(format!("stopped at once by a second {name}")),
     };
     match stopped {
         Ok(0) => tracing::info!("stopped; the bucket has everything"),
         // A start would archive that log, and publish none of it.
         Ok(bytes) if matches!(failure, Some(Failure::TakenOver(_))) => tracing::warn!(
-            "stopped; up to {bytes} bytes of the log in {0} are not in the volume, and no start publishes them: keep the \
-             folder; `forebay log list --data-dir {0}` shows what they are, and `forebay log salvage current --to FOLDER \
-             --data-dir {0} --store {1}` brings them back as files",
+            "stopped; up to {bytes} bytes of the log in {0} are not in the volume, and a start does not publish \
+             them: keep the folder; `forebay log list --data-dir {0}` lists them, and `forebay log salvage current \
+             --to FOLDER --data-dir {0} --store {1}` brings them back as files",
             config.data_dir.display(),
             config.store,
         ),
@@ -230,7 +230,7 @@ fn reload(
                 tracing::error!("SIGHUP: {error}");
             }
             tracing::error!(
-                "SIGHUP: the configuration is wrong, so everything stays as it was: correct it and send \
+                "SIGHUP: the configuration is wrong, and nothing was changed: correct it and send \
                  SIGHUP again"
             );
             return None;
@@ -262,7 +262,7 @@ impl Changes {
                 is.setting.is_of_exports() || key.starts_with("tls_") || key == "shutdown_limit";
             (was.value != is.value && !counts_at_once).then(|| {
                 format!(
-                    "{} = {} ({}) counts after the next start; until then it is {}",
+                    "{} = {} ({}) takes effect at the next start; until then it is {}",
                     is.setting.key, is.value, is.source, was.value
                 )
             })

@@ -52,7 +52,7 @@ pub enum ClientError {
         after: Duration,
     },
     /// The gateway closed the connection, or is of another version.
-    #[error("the gateway with data_dir = {path} broke off: {problem}", path = data_dir.display())]
+    #[error("the gateway with data_dir = {path} gave no usable answer: {problem}", path = data_dir.display())]
     Broken {
         /// The folder.
         data_dir: PathBuf,
@@ -180,8 +180,11 @@ async fn exchange(data_dir: &Path, command: Command) -> Result<Reply, ClientErro
             "it closed the connection without an answer".to_owned(),
         ));
     }
-    serde_json::from_slice(&line)
-        .map_err(|error| broken(format!("it answers as another version does: {error}")))
+    serde_json::from_slice(&line).map_err(|error| {
+        broken(format!(
+            "its answer cannot be read, so it may be another version: {error}"
+        ))
+    })
 }
 
 fn no_gateway(data_dir: &Path, error: io::Error) -> ClientError {
@@ -195,7 +198,7 @@ fn no_gateway(data_dir: &Path, error: io::Error) -> ClientError {
         }
         io::ErrorKind::ConnectionRefused => ClientError::NotRunning {
             data_dir,
-            left: " (the last one was killed and has left its socket)".to_owned(),
+            left: " (the last one was killed: its socket is still there)".to_owned(),
         },
         io::ErrorKind::PermissionDenied => ClientError::NotYours(data_dir),
         _ => ClientError::Broken {
@@ -219,7 +222,7 @@ fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
         | Reply::Scrub(_)
         | Reply::Gc(_) => ClientError::Broken {
             data_dir: data_dir.to_owned(),
-            problem: "it answers another question".to_owned(),
+            problem: "it answered another request".to_owned(),
         },
     }
 }

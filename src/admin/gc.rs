@@ -43,7 +43,7 @@ impl fmt::Display for GcReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} packs to rewrite, {} free then; {} rewritten since the gateway's start; {}/s at most",
+            "{} packs to rewrite, which frees {}; {} rewritten since the gateway's start; {}/s at most",
             self.packs_to_rewrite,
             size(self.dead_bytes_to_free),
             self.packs_rewritten,
@@ -51,7 +51,7 @@ impl fmt::Display for GcReport {
         )?;
         match &self.waits_for {
             None => Ok(()),
-            Some(why) => write!(f, "; it waits: {}", why.escape_debug()),
+            Some(why) => write!(f, "; waiting: {}", why.escape_debug()),
         }
     }
 }

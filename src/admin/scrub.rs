@@ -154,14 +154,14 @@ impl fmt::Display for ScrubReport {
         if let Some(last) = &self.last {
             row("last round", last.to_string())?;
         }
-        row("by itself", self.by_itself())?;
+        row("scheduled", self.schedule())?;
         row("damaged packs", self.damaged_packs_total().to_string())?;
         for pack in &self.damaged_packs {
             writeln!(f, "  {pack}")?;
         }
         more(f, self.more_damaged_packs)?;
         let frames = self.damaged_frames.len() as u64 + self.more_damaged_frames;
-        writeln!(f, "{:<13} {frames} met since the start", "damage")?;
+        writeln!(f, "{:<13} {frames} frames found since the start", "damage")?;
         for frame in &self.damaged_frames {
             writeln!(f, "  {frame}")?;
         }
@@ -211,12 +211,12 @@ impl ScrubReport {
             text += &format!(", some {} left", age(seconds as f64));
         }
         if let Some(what) = &round.waits_for {
-            text += &format!("; it waits: {what}");
+            text += &format!("; waiting: {what}");
         }
         text
     }
 
-    fn by_itself(&self) -> String {
+    fn schedule(&self) -> String {
         let Some(interval) = self.interval_seconds else {
             return "never: scrub_interval is 0s".to_owned();
         };
@@ -268,7 +268,7 @@ impl fmt::Display for DamagedFrame {
             None => format!("inode {}", self.inode),
         };
         let state = match (self.state, self.lost_bytes) {
-            (DamageState::Found, _) => "a good copy is looked for".to_owned(),
+            (DamageState::Found, _) => "searching for a good copy".to_owned(),
             (DamageState::Healed, _) => "healed".to_owned(),
             (DamageState::PartlyHealed, lost) => {
                 format!("partly healed: {} bytes are lost", lost.unwrap_or(0))

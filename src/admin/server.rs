@@ -193,7 +193,7 @@ async fn receive(stream: &mut UnixStream) -> std::io::Result<Result<Command, Str
 async fn flush(control: &impl Control, flushes: &Semaphore) -> Reply {
     let Ok(_permit) = flushes.try_acquire() else {
         return Reply::Error(format!(
-            "{FLUSHES} others wait for a flush already; `forebay status` says what holds it up"
+            "{FLUSHES} other requests wait for a flush already; `forebay status` shows the reason for the delay"
         ));
     };
     match control.flush().await {

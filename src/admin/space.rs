@@ -73,7 +73,7 @@ impl Space {
         };
         if self.packs_to_rewrite > 0 {
             text += &format!(
-                "; {} to rewrite, {} free then",
+                "; {} to rewrite, which frees {}",
                 self.packs_to_rewrite,
                 size(self.dead_bytes_to_free)
             );
@@ -86,7 +86,7 @@ impl Space {
         }
         if self.packs_left_alone > 0 {
             text += &format!(
-                "; {} cannot be rewritten: the messages say why",
+                "; {} cannot be rewritten: see the gateway's messages",
                 self.packs_left_alone
             );
         }

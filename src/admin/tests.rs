@@ -33,7 +33,7 @@ fn some_status() -> Status {
         )]),
         waits: vec![Wait {
             name: "log_full".to_owned(),
-            message: "calls wait for room in the log; 2 wait now, 5 had to since it began"
+            message: "calls wait for room in the log; 2 wait now, 5 have waited since it began"
                 .to_owned(),
             for_seconds: 90.0,
             waiting: 2,
@@ -208,7 +208,7 @@ fn some_scrub() -> ScrubReport {
             packs_done: 5,
             bytes_done: 40 << 20,
             bytes_per_second: 4 << 20,
-            waits_for: Some("others read or write".to_owned()),
+            waits_for: Some("clients read or write".to_owned()),
         }),
         last: Some(LastScrub {
             at: 1_789_000_000,
@@ -530,7 +530,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         "log error     writers may have to wait: No space left on device\n",
         "compression   level 4 for the last pack, 8.0 MiB became 3.0 MiB since the start\n",
         "disk cache    10.0 GiB, 5 of 9 frames found since the start, 1 damaged: check its disk\n",
-        "space         300.0 MiB in 40 packs, 80% in use, 30.0 MiB of 350.0 MiB of files shared; 3 to rewrite, 20.0 MiB free then; 2 rewritten since the start; orphans deleted: 1\n",
+        "space         300.0 MiB in 40 packs, 80% in use, 30.0 MiB of 350.0 MiB of files shared; 3 to rewrite, which frees 20.0 MiB; 2 rewritten since the start; orphans deleted: 1\n",
         "dedup         3.0 MiB not uploaded since the start; 40 frames are known, and those of earlier runs are being read\n",
         "store error   for 3s: 503 SlowDown\n",
         "requests      WRITE 12\n",
@@ -569,7 +569,7 @@ async fn the_scrub_is_asked_and_shown_without_control_characters() {
     let shown = report.to_string();
     for words in [
         "9 of 10, from 1970-01-01T00:00:00Z to 2026-09-21T",
-        "5 of 10 packs, 40.0 MiB of 80.0 MiB, 4.0 MiB/s, some 10s left; it waits: others read or write",
+        "5 of 10 packs, 40.0 MiB of 80.0 MiB, 4.0 MiB/s, some 10s left; waiting: clients read or write",
         "it ended early: it was stopped",
         "each pack every 30days, at 8.0 MiB/s at most",
         "packs/01/0000010000000001.pack has 2 damaged frames",
@@ -592,8 +592,8 @@ async fn rewriting_is_asked_for_and_shown_without_control_characters() {
     assert_eq!(report, some_gc());
     assert_eq!(
         report.to_string(),
-        "3 packs to rewrite, 20.0 MiB free then; 2 rewritten since the gateway's start; 16.0 MiB/s at most; it waits: \
-         503\\nSlowDown"
+        "3 packs to rewrite, which frees 20.0 MiB; 2 rewritten since the gateway's start; 16.0 MiB/s at most; \
+         waiting: 503\\nSlowDown"
     );
     let refused = gc(folder.path(), GcOrder::Rewrite).await.unwrap_err();
     assert_eq!(refused.to_string(), "its rewrite_below is 0");

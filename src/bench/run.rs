@@ -112,7 +112,7 @@ pub(super) fn run(
     run.measure(&what("rename"), |i| files.rename(i, threads))?;
     run.measure(&what("remove"), |i| files.remove(i, threads))?;
 
-    (run.progress)("removing what is left");
+    (run.progress)("removing the remaining files");
     workspace.remove()?;
     Ok(Report {
         place,

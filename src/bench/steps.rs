@@ -244,7 +244,7 @@ impl Files {
                 return Ok(());
             }
             Err(io::Error::other(
-                "what was read is not what was written; the folder must not be trusted",
+                "the bytes read differ from the bytes written; do not trust this folder",
             ))
         })
     }

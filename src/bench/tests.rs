@@ -59,7 +59,7 @@ fn an_interruption_at_any_step_ends_the_run_and_leaves_nothing() {
         let mut step = 0;
         let outcome = run(&plan(folder.path()), &interrupt, |what| {
             step += 1;
-            if step == at && what != "removing what is left" {
+            if step == at && what != "removing the remaining files" {
                 interrupt.set();
             }
         });
@@ -104,7 +104,10 @@ fn data_that_comes_back_changed_is_noticed() {
         let small = made.join("parallel");
         fs::copy(small.join("file-00000001"), small.join("file-00000002")).unwrap();
     });
-    assert!(error.to_string().contains("must not be trusted"), "{error}");
+    assert!(
+        error.to_string().contains("=do not trust this folder"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -13,31 +13,31 @@ pub(super) fn command(json: &Arg) -> Command {
         .value_name("folder")
         .required(true)
         .value_parser(value_parser!(PathBuf))
-        .help("The folder: of a mount, or any other to compare it with");
+        .help("The folder to measure: a mount, or a local folder for comparison");
     let size = Arg::new("size")
         .long("size")
         .value_name("size")
         .default_value("256MiB")
         .value_parser(file_size)
-        .help("Size of the large file; more than the memory of client and server tells most");
+        .help("Size of the large file; best larger than the memory of client and server");
     let files = Arg::new("files")
         .long("files")
         .value_name("number")
         .default_value("1000")
         .value_parser(value_parser!(u64).range(1..=10_000_000))
-        .help("How many small files are made");
+        .help("Number of small files");
     let parallel = Arg::new("parallel")
         .long("parallel")
         .value_name("number")
         .default_value("8")
         .value_parser(value_parser!(u16).range(1..=256))
-        .help("Threads for what is measured in parallel");
+        .help("Threads of the parallel measurements");
     Command::new("bench")
-        .about("Measure how fast a folder is, and print a table to paste")
+        .about("Measure the speed of a folder, and print a table")
         .after_help(
-            "Works in a folder of its own in the given one, and removes it. What is written is \
-             flushed (fsync) before\nthe clock stops. What is read is dropped from this \
-             machine's page cache before, not from the server's memory.",
+            "Creates a folder of its own in the given one, and removes it at the end. Writes are \
+             flushed (fsync) before\nthe clock stops. Before reads, the files are dropped from \
+             this machine's page cache, not from the server's memory.",
         )
         .args([folder, size, files, parallel])
         .arg(json.clone())
@@ -48,7 +48,7 @@ fn file_size(text: &str) -> Result<u64, String> {
     let bytes = Size::read(text)?.bytes();
     match bytes >= MIB && bytes % MIB == 0 {
         true => Ok(bytes),
-        false => Err("whole MiB are expected, at least one: for example 512MiB".to_owned()),
+        false => Err("give a whole number of MiB, at least one: for example 512MiB".to_owned()),
     }
 }
 

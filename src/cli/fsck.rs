@@ -31,47 +31,47 @@ pub struct FsckRequest {
 pub(super) fn command(json: &Arg) -> Command {
     configured(
         "fsck",
-        "Check whether what the bucket holds of the volume fits together",
+        "Check whether the volume in the bucket is consistent",
     )
     .after_help(
-        "A gateway may serve the volume meanwhile: one moment of it is checked, and nothing is \
-         changed. What findings mean\nis in docs/fsck.md.\n\nExit codes: 0 everything fits \
-         together, 1 there are findings, 2 the volume could not be checked, or the command\nline \
-         or the configuration is wrong.\n\nWith --repair, for which all gateways of the volume \
-         are stopped first: 0 everything fits together, 1 all that was\nfound is repaired, 4 \
-         something is left, 2 it could not be done.",
+        "A gateway may serve the volume meanwhile: the check reads one published state and \
+         changes nothing. docs/fsck.md\nexplains the findings.\n\nExit codes: 0 the volume is \
+         consistent, 1 there are findings, 2 the volume could not be checked, or the \
+         command\nline or the configuration is wrong.\n\nWith --repair, for which you stop all \
+         gateways of the volume first: 0 the volume is consistent, 1 all findings\nare repaired, \
+         4 some findings remain, 2 the repair failed.",
     )
     .arg(switch(
         "read-data",
         "Read and verify every byte that files refer to as well",
     ))
-    .arg(switch("all", "Print all findings, not some of each kind"))
+    .arg(switch("all", "Print all findings, not only some of each kind"))
     .arg(switch(
         "quiet",
-        "Print nothing if everything fits together, and show no progress",
+        "Print nothing if the volume is consistent, and show no progress",
     ))
     .arg(switch(
         "no-pin",
-        "Write nothing to the bucket, not even the note that keeps what is read from being deleted",
+        "Write nothing to the bucket, not even the note that protects the metadata being read from deletion",
     ))
     .arg(switch(
         "repair",
-        "Put right what is found, and say each step; no gateway may serve the volume",
+        "Repair the findings, and print each step; no gateway may serve the volume",
     ))
     .arg(
-        switch("dry-run", "Only say what --repair would do: change nothing").requires("repair"),
+        switch("dry-run", "Print the steps of --repair, and change nothing").requires("repair"),
     )
     .arg(
         switch(
             "accept-loss",
-            "Let --repair give up what cannot be read, where it is in the way: such bytes read as zeros then",
+            "Let --repair give up unreadable data where they prevent a repair: such bytes then read as zeros",
         )
         .requires("repair"),
     )
     .arg(
         switch(
             "put-log-aside",
-            "Let --repair go on although the log in data_dir holds what is not in the bucket: it is to be salvaged then",
+            "Let --repair go on although the log in data_dir holds unpublished changes: salvage that log afterwards",
         )
         .requires("repair")
         .conflicts_with("dry-run"),

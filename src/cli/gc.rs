@@ -46,28 +46,27 @@ pub(super) fn command(json: &Arg) -> Command {
         .long("grace")
         .value_name("duration")
         .value_parser(Duration::read)
-        .help("Leave alone what is younger than this in the bucket [default: 1h]");
+        .help("Do not delete objects that are younger than this [default: 1h]");
     configured(
         "gc",
         "Find objects of the volume that nothing refers to, and packs that are mostly dead",
     )
     .after_help(
-        "A gateway may serve the volume meanwhile. It rewrites packs that are mostly dead by itself; with --delete \
-         the one that\nruns with the same data_dir does so at once, at background_rate. docs/gc.md says how, and what \
-         is safe to delete when.\n\nExit codes: 0 there is no \
-         garbage, or it was deleted; 1 there is some; 2 the volume could not be read through,\nor \
-         the command line or the configuration is wrong.",
+        "A gateway may serve the volume meanwhile. It rewrites mostly dead packs in the background; with --delete \
+         the gateway\nwith the same data_dir does so at once, at background_rate. docs/gc.md explains when it is \
+         safe to delete an object.\n\nExit codes: 0 there is no garbage, or it was deleted; 1 there is garbage; 2 \
+         the volume could not be read as a\nwhole, or the command line or the configuration is wrong.",
     )
     .arg(switch(
         "delete",
-        "Delete what nothing refers to, and have the running gateway rewrite packs that are mostly dead; without it, \
-         both are only reported",
+        "Delete objects that nothing refers to, and let the running gateway rewrite packs that are mostly dead; \
+         without this flag both are only reported",
     ))
     .arg(grace)
     .arg(
         switch(
             "no-wait",
-            "Do not wait until the gateway has rewritten them: it goes on by itself",
+            "Do not wait until the gateway has rewritten them; it continues in the background",
         )
         .requires("delete"),
     )
@@ -77,7 +76,7 @@ pub(super) fn command(json: &Arg) -> Command {
     ))
     .arg(switch(
         "no-pin",
-        "Write nothing to the bucket but what is deleted: no note that keeps what is read from being deleted",
+        "Delete objects, but write none: not even the note that protects the metadata being read from deletion",
     ))
     .arg(json.clone())
 }

@@ -54,7 +54,7 @@ pub(super) fn command(json: &Arg) -> Command {
         .long("new-passphrase-file")
         .value_name("file")
         .value_parser(value_parser!(PathBuf))
-        .help("File with the new passphrase [default: it is asked for, twice]");
+        .help("File with the new passphrase [default: type it twice at the prompt]");
     let file = Arg::new("file")
         .value_name("file")
         .required(true)
@@ -81,19 +81,19 @@ pub(super) fn command(json: &Arg) -> Command {
         .value_name("slot")
         .required(true)
         .value_parser(value_parser!(u32))
-        .help("Which slot, as `forebay keys list` calls it");
+        .help("The number of the slot, as `forebay keys list` prints it");
     Command::new("keys")
-        .about("Look at or change what opens a sealed volume, and its data keys")
+        .about("List or change the slots that open a sealed volume, and its data keys")
         .after_help(
-            "Only the object forebay.keys is changed. A gateway may serve the volume meanwhile; it takes a \
-             new data key at\nits next start. What each does is in docs/encryption.md.",
+            "These commands change only the object forebay.keys. A gateway may serve the volume meanwhile; \
+             it uses a new data key\nfrom its next start on. docs/encryption.md explains each command.",
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
             configured(
                 "list",
-                "List what opens the volume, and its data keys; needs no key, and verifies nothing",
+                "List the slots that open the volume, and its data keys; needs no key, and verifies nothing",
             )
             .arg(json.clone()),
         )
@@ -113,20 +113,20 @@ pub(super) fn command(json: &Arg) -> Command {
         .subcommand(
             configured(
                 "change-passphrase",
-                "Put a new passphrase in the place of what opens the volume now",
+                "Replace the slot that opens the volume now by a new passphrase",
             )
             .arg(new_passphrase),
         )
         .subcommand(
             configured(
                 "remove",
-                "Take a slot away; never the one that opens the key ring for it",
+                "Remove a slot; not the one that this command opens the key ring with",
             )
             .arg(slot),
         )
         .subcommand(configured(
             "rotate",
-            "Make a new data key for what is written from the next start of a gateway on",
+            "Make a new data key; the gateway seals with it from its next start on",
         ))
 }
 
@@ -163,7 +163,7 @@ pub(super) fn request(name: &str, matches: &ArgMatches) -> KeysRequest {
 /// The name of a key; `none` is refused.
 fn kms_key(text: &str) -> Result<String, String> {
     let named = KmsKey::read(text)?.0;
-    named.ok_or_else(|| "name the key that is to open the volume".to_owned())
+    named.ok_or_else(|| "name the key that opens the volume".to_owned())
 }
 
 #[cfg(test)]

@@ -32,21 +32,18 @@ pub(super) fn command(json: &Arg) -> Command {
         .long("bytes")
         .value_name("size")
         .value_parser(bytes_limit)
-        .help("Bytes that files may use, for example 10GiB, or none [default: as it is]");
+        .help("Bytes that files may use, for example 10GiB, or none [default: unchanged]");
     let files = Arg::new("files")
         .long("files")
         .value_name("number")
         .value_parser(files_limit)
-        .help("Files, directories and others that there may be, or none [default: as it is]");
+        .help("Number of objects (files, directories and others), or none [default: unchanged]");
     let with_json = |name, about| configured(name, about).arg(json.clone());
     Command::new("quota")
         .about("Set, remove or print quotas of directories, with the running gateway")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(with_json(
-            "list",
-            "Print all quotas and what is used of them",
-        ))
+        .subcommand(with_json("list", "Print all quotas and their usage"))
         .subcommand(
             with_json("show", "Print the quota that a directory counts in").arg(path.clone()),
         )
@@ -62,7 +59,7 @@ pub(super) fn command(json: &Arg) -> Command {
                         .multiple(true),
                 ),
         )
-        .subcommand(with_json("remove", "Take the quota of a directory away").arg(path))
+        .subcommand(with_json("remove", "Remove the quota of a directory").arg(path))
 }
 
 fn bytes_limit(text: &str) -> Result<QuotaLimit, String> {
@@ -79,5 +76,5 @@ fn files_limit(text: &str) -> Result<QuotaLimit, String> {
     let number = text.parse();
     number
         .map(QuotaLimit::To)
-        .map_err(|_| "a number such as 100000, or none, is expected".to_owned())
+        .map_err(|_| "give a number such as 100000, or none".to_owned())
 }

@@ -24,21 +24,21 @@ pub(super) fn command(json: &Arg) -> Command {
         .value_name("folder")
         .required(true)
         .value_parser(value_parser!(PathBuf))
-        .help("The folder to make; it must not exist");
+        .help("The folder to create; it must not exist");
     configured(
         "salvage",
-        "Write what the packs hold as files, for a volume whose metadata are lost",
+        "Write the contents of the packs as files, for a volume whose metadata are lost",
     )
     .after_help(
-        "The last resort: packs know no names, no sizes and no attributes. What that means is in \
-         docs/salvage.md. The store is\nread, not changed. While the metadata can be read, use \
-         forebay fsck --repair.",
+        "The last resort: packs hold no names, no sizes and no attributes; docs/salvage.md \
+         explains the result. The store is\nonly read. As long as the metadata can be read, use \
+         forebay fsck --repair instead.",
     )
     .arg(to)
     .arg(switch("quiet", "Show no progress"))
     .arg(
         json.clone()
-            .help("Print JSON, and list what is lost as JSON, a line for each"),
+            .help("Print JSON, and list lost data as JSON, one line each"),
     )
 }
 

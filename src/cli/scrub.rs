@@ -26,17 +26,17 @@ pub(super) fn command(json: &Arg) -> Command {
         .help("Leave out packs that were verified within this time, for example 7d [default: all packs]");
     let stop = switch(
         "stop",
-        "End the round that is under way; what was verified stays noted",
+        "End the running round; packs that it has verified count as verified",
     )
     .conflicts_with_all(["older-than", "status"]);
     let status = switch(
         "status",
-        "Print how far it is, when packs were verified, and what is damaged",
+        "Print the progress, when packs were verified, and the damage",
     )
     .conflicts_with("older-than");
     configured(
         "scrub",
-        "Have the running gateway read all packs back and verify them, in the background",
+        "Let the running gateway read all packs back and verify them, in the background",
     )
     .arg(age)
     .arg(stop)

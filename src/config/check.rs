@@ -62,7 +62,7 @@ impl Config {
             conflict(
                 "s3_kms_key",
                 format!(
-                    "is of no use with {encryption}: set that to aws:kms, or leave the key out"
+                    "has no effect with {encryption}: set that to aws:kms, or leave the key out"
                 ),
             );
         }
@@ -73,7 +73,7 @@ impl Config {
                 conflict(
                     key,
                     format!(
-                        "is of no use with {encryption}: set that to aes-256-gcm, or leave the file out"
+                        "has no effect with {encryption}: set that to aes-256-gcm, or leave the file out"
                     ),
                 );
             }
@@ -83,13 +83,11 @@ impl Config {
             conflict(
                 "seal_log",
                 format!(
-                    "needs the keys of a sealed volume, and there is {encryption}: set that to aes-256-gcm, or this to off"
+                    "needs the keys of a sealed volume, and the configuration has {encryption}: set that to aes-256-gcm, or this to off"
                 ),
             );
         }
-        let both = |other: &str| {
-            format!("and {other} are both set: leave out the one that is not to open the volume")
-        };
+        let both = |other: &str| format!("and {other} are both set: leave one of them out");
         if self.is_file("passphrase_file") && self.is_file("key_file") {
             conflict("key_file", both("passphrase_file"));
         }
@@ -104,7 +102,7 @@ impl Config {
                 conflict(
                     "kms_key",
                     format!(
-                        "is of no use with {encryption}: set that to aes-256-gcm, or leave the key out"
+                        "has no effect with {encryption}: set that to aes-256-gcm, or leave the key out"
                     ),
                 );
             }
@@ -114,7 +112,7 @@ impl Config {
             ("kms_endpoint", self.kms_endpoint.0.is_some()),
         ] {
             if is_set && self.kms_key.0.is_none() {
-                let problem = "is of no use without kms_key: set that, or leave this out";
+                let problem = "has no effect without kms_key: set that, or leave this out";
                 conflict(key, problem.to_owned());
             }
         }

@@ -51,7 +51,7 @@ fn no_such_key(key: &str) -> String {
     // A setting of the whole gateway is not a misspelt option.
     if let Some(setting) = Setting::find(key) {
         return format!(
-            "`{}` is a setting of the whole gateway and none of an [[export]]: write it above the first [[export]]",
+            "`{}` is a setting of the whole gateway, not of an [[export]]: write it above the first [[export]]",
             setting.key
         );
     }
@@ -241,8 +241,8 @@ pub(super) fn read(
             errors.push(ConfigError::Export {
                 place: place.clone(),
                 problem: format!(
-                    "{} is exported to {range} twice: nobody could say which rules count; leave it out \
-                     of one [[export]]",
+                    "{} is exported to {range} twice, so the rules are ambiguous; leave it out of one \
+                     [[export]]",
                     export.path
                 ),
             });

@@ -366,8 +366,7 @@ fn bad_values_name_key_source_value_and_what_is_expected() {
     );
     assert_eq!(
         flag("data_dir", "~/forebay"),
-        "--data-dir: data_dir = `~/forebay`: only a shell knows what ~ is; \
-         expected the path of a folder"
+        "--data-dir: data_dir = `~/forebay`: only a shell expands ~; expected the path of a folder"
     );
 }
 
@@ -491,6 +490,6 @@ fn a_key_is_of_use_with_its_kind_of_encryption_alone() {
     assert_eq!(config.s3_kms_key.0.as_deref(), Some("alias/k"));
     assert_eq!(
         Places::new().system_file(named).error(),
-        "s3_kms_key = alias/k (system.toml:1) is of no use with s3_encryption = none: set that to aws:kms, or leave the key out"
+        "s3_kms_key = alias/k (system.toml:1) has no effect with s3_encryption = none: set that to aws:kms, or leave the key out"
     );
 }

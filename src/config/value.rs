@@ -110,7 +110,7 @@ impl Value for PathBuf {
 
     fn read(text: &str) -> Result<Self, String> {
         if text == "~" || text.starts_with("~/") {
-            return Err("only a shell knows what ~ is".to_owned());
+            return Err("only a shell expands ~".to_owned());
         }
         std::path::absolute(Path::new(text)).map_err(|error| error.to_string())
     }

@@ -126,7 +126,7 @@ fn words(repaired: &Repaired, request: FsckRequest) -> String {
 fn write_words(repaired: &Repaired, request: FsckRequest, out: &mut String) -> std::fmt::Result {
     let Repaired { steps, after, lost } = repaired;
     if !after.is_clean() {
-        writeln!(out, "\nwhat is left:")?;
+        writeln!(out, "\nremaining findings:")?;
     }
     out.push_str(&text::report(after));
     write_losses(lost, out)?;
@@ -138,13 +138,13 @@ fn write_words(repaired: &Repaired, request: FsckRequest, out: &mut String) -> s
         )?,
         (false, steps) => writeln!(
             out,
-            "{steps} steps were made. Logs of gateways that had this volume are put aside by their next start (forebay log list)"
+            "{steps} steps were made. The next start of a gateway that had this volume archives its log (forebay log list)"
         )?,
     }
     if !after.is_clean() && !request.accept_loss {
         writeln!(
             out,
-            "--accept-loss gives up what cannot be read, where it is in the way; a copy of the bucket may have it"
+            "--accept-loss gives up unreadable data where they prevent a repair; a copy of the bucket may still have them"
         )?;
     }
     Ok(())
@@ -155,10 +155,7 @@ fn write_losses(lost: &Losses, out: &mut String) -> std::fmt::Result {
         return Ok(());
     }
     let bytes = ByteSize(lost.bytes).display().iec();
-    writeln!(
-        out,
-        "{bytes} of files are in packs that are not as they were written:"
-    )?;
+    writeln!(out, "{bytes} of files are in damaged or missing packs:")?;
     for loss in &lost.kept {
         let inode = format!("inode {}", loss.inode);
         let file = loss.path.as_ref().unwrap_or(&inode);

@@ -29,14 +29,11 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     write_census(report, out)?;
     let kinds = report.findings.kinds().count();
     match report.findings.count() {
-        0 => writeln!(out, "everything fits together"),
-        1 => writeln!(
-            out,
-            "1 finding; docs/fsck.md says what it means and what to do"
-        ),
+        0 => writeln!(out, "the volume is consistent"),
+        1 => writeln!(out, "1 finding; docs/fsck.md explains it and the repair"),
         count => writeln!(
             out,
-            "{count} findings of {kinds} kinds; docs/fsck.md says what they mean and what to do"
+            "{count} findings of {kinds} kinds; docs/fsck.md explains them and the repair"
         ),
     }
 }
@@ -66,7 +63,7 @@ fn write_census(report: &Report, out: &mut String) -> std::fmt::Result {
         let bytes = ByteSize(bytes).display().iec();
         writeln!(out, "{count} frames were read and verified, {bytes}")?;
     } else {
-        writeln!(out, "data were not read: --read-data does that")?;
+        writeln!(out, "file data were not read: use --read-data for that")?;
     }
     let left = [
         (
@@ -75,7 +72,7 @@ fn write_census(report: &Report, out: &mut String) -> std::fmt::Result {
         ),
         (
             census.packs_under_way,
-            "on their way to a checkpoint, or left over by a crash",
+            "of a checkpoint that is being published, or left over by a crash",
         ),
     ];
     for (Amount { count, bytes }, what) in left {
@@ -86,7 +83,7 @@ fn write_census(report: &Report, out: &mut String) -> std::fmt::Result {
     }
     if census.foreign_objects.count > 0 {
         let count = census.foreign_objects.count;
-        writeln!(out, "{count} objects among the packs are none")?;
+        writeln!(out, "{count} objects among the packs are not packs")?;
     }
     Ok(())
 }

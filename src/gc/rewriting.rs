@@ -108,7 +108,7 @@ impl Rewriting {
         let mut text = match (&self.problem, self.done) {
             (Some(problem), _) => {
                 return format!(
-                    "not at once: {problem}. A gateway rewrites them by itself, beginning with its first commit"
+                    "not now: {problem}. A gateway rewrites them in the background, from its first commit on"
                 );
             }
             (None, true) => format!(
@@ -117,13 +117,13 @@ impl Rewriting {
                 size(self.bytes_copied)
             ),
             (None, false) => format!(
-                "the gateway does it now, {}/s at most: `forebay status` says how far it is",
+                "the gateway does it now, {}/s at most: `forebay status` shows the progress",
                 size(self.rate_bytes)
             ),
         };
         if self.packs_left_alone > 0 {
             text += &format!(
-                "; {} cannot be: the messages of the gateway say why",
+                "; {} cannot be rewritten: see the gateway's messages",
                 self.packs_left_alone
             );
         }
@@ -161,7 +161,7 @@ mod tests {
         let why = Some("no gateway runs".to_owned());
         let broken = Rewriting::between(&report(3, true), &report(5, false), why);
         assert!(!broken.done);
-        let words = "not at once: no gateway runs. A gateway rewrites them by itself";
+        let words = "not now: no gateway runs. A gateway rewrites them in the background";
         assert!(broken.described().starts_with(words));
     }
 }

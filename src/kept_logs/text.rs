@@ -33,7 +33,7 @@ pub(super) fn list(logs: &Logs) -> String {
         let _ = describe(&mut text, &info, logs.salvaged_to(&info.label).as_deref());
     }
     if text.is_empty() {
-        text.push_str("no log here holds anything\n");
+        text.push_str("there are no logs with content in this folder\n");
     }
     text
 }
@@ -66,7 +66,7 @@ fn describe(text: &mut String, info: &LogInfo, salvaged: Option<&str>) -> std::f
     }
     if let Some(note) = &info.note {
         let why = if note.taken_by.0 == note.gateway {
-            "because the volume goes on without a log".to_owned()
+            "because the volume now has no log".to_owned()
         } else {
             format!("after epoch {} of another gateway", note.taken_by.1.0)
         };
@@ -105,7 +105,7 @@ fn describe(text: &mut String, info: &LogInfo, salvaged: Option<&str>) -> std::f
     if info.locked {
         writeln!(
             text,
-            "  locked       what is written to which files cannot be told without the volume's keys: set encryption and what opens it, and --store"
+            "  locked       only the volume's keys can show which files the records write to: set encryption, a passphrase, key file or KMS key, and --store"
         )?;
     }
     for file in &unpublished.files {
@@ -175,7 +175,7 @@ pub(super) fn content(content: &Content) -> String {
         Content::MergedWithLater => {
             "mixed: the log's bytes over those in the bucket, which another gateway has written to since".into()
         }
-        Content::RangesOnly => "only the ranges below are right, the rest is zeros".into(),
+        Content::RangesOnly => "only the ranges below are right, the other bytes are zeros".into(),
         Content::BaseFailed(why) => {
             format!("only the ranges below are certain to be right: {why}")
         }
@@ -193,10 +193,10 @@ pub(super) fn manifest(salvaged: &Salvage) -> String {
 fn write_manifest(text: &mut String, salvaged: &Salvage) -> std::fmt::Result {
     let from = match salvaged.published {
         Some(published) => format!(
-            "from LSN {} on; the bucket has what lies before",
+            "from LSN {} on; the bucket has everything before it",
             published.lsn
         ),
-        None => "all of it: what the bucket has is not known".to_owned(),
+        None => "all of it: the published LSN is not known".to_owned(),
     };
     writeln!(
         text,
@@ -205,11 +205,11 @@ fn write_manifest(text: &mut String, salvaged: &Salvage) -> std::fmt::Result {
     )?;
     writeln!(text, "It ends {}.", salvaged.ending)?;
     if is_complete(salvaged) {
-        writeln!(text, "Nothing of it is missing.")?;
+        writeln!(text, "It is complete.")?;
     } else {
         writeln!(
             text,
-            "\nMISSING. What follows may lack any of these changes:"
+            "\nMISSING. The lists below may lack any of these changes:"
         )?;
         for gap in &salvaged.gaps {
             writeln!(text, "  LSN {} to {}: {}", gap.from, gap.to, gap.why)?;
@@ -221,7 +221,7 @@ fn write_manifest(text: &mut String, salvaged: &Salvage) -> std::fmt::Result {
             writeln!(text, "  LSN {lsn}: {why}")?;
         }
     }
-    writeln!(text, "\nFILES that were written to, made or cut:")?;
+    writeln!(text, "\nFILES that were written, created or truncated:")?;
     for file in &salvaged.files {
         write_file(text, file)?;
     }
@@ -273,7 +273,7 @@ pub(super) fn outcome(salvaged: &Salvage, to: &Path) -> String {
         "; parts of the log are damaged or missing".to_owned()
     };
     format!(
-        "{} files and {} changes of names and attributes are in {}{missing}; {MANIFEST_TEXT} there says how much of each is right\n",
+        "{} files and {} changes of names and attributes are in {}{missing}; {MANIFEST_TEXT} there says which parts of each file are right\n",
         kept.count(),
         salvaged.changes.len(),
         to.display()

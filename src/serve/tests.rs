@@ -241,7 +241,7 @@ async fn a_second_signal_ends_a_stop_that_hangs() {
     .await;
     assert_eq!(
         result,
-        Err("ended at once by a second SIGINT".to_owned().into())
+        Err("stopped at once by a second SIGINT".to_owned().into())
     );
 }
 
@@ -428,8 +428,8 @@ fn what_counts_only_after_the_next_start_is_named() {
     assert_eq!(
         Changes::between(&started, &again).0,
         [
-            "listen = 0.0.0.0:2049 (--listen) counts after the next start; until then it is 127.0.0.1:2049",
-            "log_limit = 8GiB (--log-limit) counts after the next start; until then it is 4GiB",
+            "listen = 0.0.0.0:2049 (--listen) takes effect at the next start; until then it is 127.0.0.1:2049",
+            "log_limit = 8GiB (--log-limit) takes effect at the next start; until then it is 4GiB",
         ]
     );
     assert!(Changes::between(&started, &started).0.is_empty());

@@ -158,7 +158,7 @@ impl Period {
         let lasted = age(self.last.saturating_sub(self.since));
         let total = match (self.total(), self.seen.manner.counting) {
             (0, _) => String::new(),
-            (total, Counting::Refusals) => format!("; {total} altogether"),
+            (total, Counting::Refusals) => format!("; {total} in all"),
             (total, _) => format!("; {total} calls had to wait"),
         };
         Some(Notice {
@@ -185,7 +185,7 @@ impl Period {
                 format!("{total} since it began{}", Last(self.seen.counts.client))
             }
             Counting::Waits | Counting::Others => format!(
-                "{} wait now, {total} had to since it began",
+                "{} wait now, {total} have waited since it began",
                 self.seen.counts.waiting
             ),
         }

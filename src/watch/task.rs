@@ -49,7 +49,7 @@ impl Watcher {
             let mut looking = JoinSet::new();
             looking.spawn(self.clone().look_forever());
             if let Some(Err(error)) = looking.join_next().await {
-                tracing::error!(%error, "the watch of waiting clients has failed, and begins again in a minute");
+                tracing::error!(%error, "the task that watches for waiting clients failed; it restarts in a minute");
             }
             sleep(BEGIN_AGAIN).await;
         }

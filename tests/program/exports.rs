@@ -126,17 +126,14 @@ fn sighup_changes_the_rules_of_a_client_that_writes() {
         configured.change(more, IN_FORCE);
         goes_on();
         gateway.says("checkpoint_interval = 6s");
-        gateway.says("counts after the next start; until then it is 5s");
+        gateway.says("takes effect at the next start; until then it is 5s");
         let before = configured.shown();
         assert!(
             before.contains("/more 10.0.0.0/8(rw,root_squash,"),
             "{before}"
         );
         // An invalid configuration changes nothing.
-        configured.change(
-            "[[export]]\npath = \"more\"\n",
-            "everything stays as it was",
-        );
+        configured.change("[[export]]\npath = \"more\"\n", "=nothing was changed");
         gateway.says("forebay.toml:2: path = `more`: has to begin with /");
         goes_on();
         assert_eq!(configured.shown(), before);

@@ -38,7 +38,7 @@ fn a_volume_is_checked_beside_its_gateway_and_damage_is_named() {
         clean.stderr
     );
     assert!(
-        clean.stdout.contains("everything fits together"),
+        clean.stdout.contains("the volume is consistent"),
         "{}",
         clean.stdout
     );

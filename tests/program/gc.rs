@@ -124,7 +124,7 @@ fn what_is_mostly_dead_is_rewritten_at_once_when_the_gateway_is_asked_to() {
     assert!(
         refused
             .stdout
-            .contains("not at once: the gateway rewrites no packs"),
+            .contains("not now: the gateway rewrites no packs"),
         "{}",
         refused.stdout
     );

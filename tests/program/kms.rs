@@ -283,7 +283,7 @@ fn a_key_of_kms_takes_the_place_of_a_passphrase_and_stays_beside_a_new_one() {
     let change = format!("--new-passphrase-file={second}");
     let change = ["keys", "change-passphrase", &change];
     let changed = works(run(&place, &change, &sealed_by(&first)));
-    assert!(changed.contains("slot 3 opens the volume now, and slot 1 is gone"));
+    assert!(changed.contains("slot 3 opens the volume now, and slot 1 is removed"));
     serve(&place, "data", &by_kms).stop_cleanly();
     serve(&place, "data", &sealed_by(&second)).stop_cleanly();
     works(run(&place, &["keys", "rotate"], &by_kms));

@@ -63,7 +63,12 @@ fn what_was_too_open_before_is_closed_at_the_start_and_said() {
     let gateway = place.serve();
     gateway.client().put("payroll", b"SALARY OF ANN");
     let said = gateway.messages();
-    assert_eq!(said.matches("was open to other users").count(), 2, "{said}");
+    assert_eq!(
+        said.matches("=other users of this machine could read")
+            .count(),
+        2,
+        "{said}"
+    );
     gateway.stop_cleanly();
     // As an earlier version would have left it, under an open umask.
     let mut found = Vec::new();
@@ -83,7 +88,7 @@ fn what_was_too_open_before_is_closed_at_the_start_and_said() {
         set_mode(path, 0o644);
     }
     let gateway = place.serve();
-    gateway.says("had permissions for other users");
+    gateway.says("=removed permissions of other users");
     assert_closed(&place.bucket());
     gateway.stop_cleanly();
 }

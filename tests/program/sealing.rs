@@ -100,7 +100,10 @@ fn a_sealed_volume_shows_nothing_and_opens_only_with_what_opens_it() {
     assert_eq!(unchecked.status.code(), Some(2), "{}", unchecked.stderr);
     let mut none = open.clone();
     none.push("--encryption=aes-256-gcm".to_owned());
-    refused(&none).says(&["nothing that opens the volume", "passphrase_file"]);
+    refused(&none).says(&[
+        "=no passphrase, key file or KMS key is set",
+        "passphrase_file",
+    ]);
     open.push(format!("--passphrase-file={}", words.display()));
     refused(&open).says(&["passphrase_file", "encryption = off"]);
 
@@ -143,7 +146,7 @@ fn what_opens_a_volume_is_exchanged_beside_its_gateway() {
     assert!(works(added).contains("slot 2"));
     let new_file = format!("--new-passphrase-file={}", new.display());
     let changed = keys(&["change-passphrase", &new_file], "passphrase-file", &old);
-    assert!(works(changed).contains("slot 3 opens the volume now, and slot 1 is gone"));
+    assert!(works(changed).contains("slot 3 opens the volume now, and slot 1 is removed"));
     assert!(works(keys(&["rotate"], "key-file", &key)).contains("data key 2"));
     let refused = keys(&["remove", "2"], "key-file", &key);
     assert!(
@@ -201,7 +204,7 @@ fn a_passphrase_is_typed_where_no_file_is_named_and_does_not_appear() {
     };
     let said = at_terminal(&["format"], &["open sesame", "open sesame?"]);
     assert!(
-        !said.is_success && said.text.contains("two different"),
+        !said.is_success && said.text.contains("=two passphrases differ"),
         "{}",
         said.text
     );

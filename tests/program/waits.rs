@@ -109,8 +109,9 @@ fn a_client_in_no_export_is_refused_and_reported() {
     let gateway = place.serve_with("data", &[&format!("--config={}", file.display())]);
     let refused = gateway.client().mount_at("/");
     assert_eq!(refused.err(), Some(Status(13)), "ACCES");
-    gateway
-        .says("mounts are refused, since no export is for the client's address; 1 since it began");
+    gateway.says(
+        "mounts are refused, since no export includes the client's address; 1 since it began",
+    );
     gateway.says("127.0.0.1");
     // Only this client is affected.
     check(&gateway, 0);

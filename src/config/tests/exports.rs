@@ -89,11 +89,11 @@ fn what_is_wrong_with_an_export_is_named_with_its_line() {
     );
     assert_eq!(
         error("[[export]]\npath = \"/a\"\n[[export]]\npath = \"/a/\""),
-        "system.toml:4: /a is exported to 127.0.0.0/8 twice: nobody could say which rules count; leave it out of one [[export]]"
+        "system.toml:4: /a is exported to 127.0.0.0/8 twice, so the rules are ambiguous; leave it out of one [[export]]"
     );
     assert_eq!(
         error("[[export]]\npath = \"/a\"\nlog_limit = \"1GiB\""),
-        "system.toml:3: `log_limit` is a setting of the whole gateway and none of an [[export]]: write it above the first [[export]]"
+        "system.toml:3: `log_limit` is a setting of the whole gateway, not of an [[export]]: write it above the first [[export]]"
     );
     assert_eq!(
         error("[[export]]\npath = \"/a\"\nmood = 1"),
@@ -124,7 +124,7 @@ fn what_is_wrong_with_an_export_is_named_with_its_line() {
     );
     assert_eq!(
         error("[[export]]\npath = \"/a\"\nsec = \"krb5\""),
-        "system.toml:3: sec = `krb5`: Kerberos is not supported: clients are known by their addresses, and sys is what they say of their users; expected sys, none or both"
+        "system.toml:3: sec = `krb5`: Kerberos is not supported: the gateway identifies clients by their addresses, and with sys trusts the user ids that they send; expected sys, none or both"
     );
     let named = error("[[export]]\npath = \"/a\"\nclients = \"*.example.com\"");
     assert!(named.contains("names are not resolved"), "{named}");

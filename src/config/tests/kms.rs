@@ -24,13 +24,13 @@ fn only_one_thing_opens_a_volume() {
     let error = |text: &str| Places::new().system_file(text).error();
     assert_eq!(
         error(KEY),
-        "kms_key = alias/k (system.toml:1) is of no use with encryption = off: set that to aes-256-gcm, or leave the key out"
+        "kms_key = alias/k (system.toml:1) has no effect with encryption = off: set that to aes-256-gcm, or leave the key out"
     );
     for file in ["passphrase_file", "key_file"] {
         assert_eq!(
             error(&format!("{SEALED}{KEY}{file} = \"/f\"")),
             format!(
-                "kms_key = alias/k (system.toml:2) and {file} are both set: leave out the one that is not to open the volume"
+                "kms_key = alias/k (system.toml:2) and {file} are both set: leave one of them out"
             )
         );
     }
@@ -46,7 +46,7 @@ fn a_place_without_a_key_of_kms_is_refused() {
         assert_eq!(
             Places::new().system_file(&text).error(),
             format!(
-                "{setting} = {value} (system.toml:3) is of no use without kms_key: set that, or leave this out"
+                "{setting} = {value} (system.toml:3) has no effect without kms_key: set that, or leave this out"
             )
         );
     }

@@ -24,7 +24,7 @@ impl Value for Clients {
         let mut ranges = Vec::new();
         for item in text.split(',') {
             match item.trim() {
-                "" => return Err("an empty entry lets nobody in".to_owned()),
+                "" => return Err("an empty entry allows no client".to_owned()),
                 // As in exports(5): all addresses.
                 "*" => ranges.extend([AddressRange::ANY_V4, AddressRange::ANY_V6]),
                 item => ranges.push(

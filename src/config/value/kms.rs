@@ -48,7 +48,7 @@ impl Value for Endpoint {
             return Err("neither a word nor a URL".to_owned());
         };
         if !matches!(scheme, "http" | "https") {
-            return Err(format!("`{scheme}` is not spoken to: it is http or https"));
+            return Err(format!("`{scheme}` is not supported: use http or https"));
         }
         if rest.contains('@') {
             return Err(

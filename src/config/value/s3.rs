@@ -21,8 +21,8 @@ impl Value for StorageClass {
             "none" => return Ok(StorageClass(None)),
             "GLACIER" | "DEEP_ARCHIVE" => {
                 return Err(
-                    "what lies there has to be restored before it is read, which takes hours; \
-                     GLACIER_IR can be read at once"
+                    "objects of this class have to be restored before they are read, which takes \
+                     hours; GLACIER_IR can be read at once"
                         .to_owned(),
                 );
             }

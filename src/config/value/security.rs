@@ -28,8 +28,8 @@ impl Value for Security {
                 "none" => read.none = true,
                 "krb5" | "krb5i" | "krb5p" => {
                     return Err(
-                        "Kerberos is not supported: clients are known by their addresses, and sys is \
-                         what they say of their users"
+                        "Kerberos is not supported: the gateway identifies clients by their \
+                         addresses, and with sys trusts the user ids that they send"
                             .to_owned(),
                     );
                 }

@@ -47,7 +47,7 @@ fn a_wait_is_said_when_it_begins_every_five_minutes_and_when_it_is_over() {
     assert_eq!(*level, Level::Warn);
     assert!(text.starts_with("calls wait for room in the log"), "{text}");
     assert!(
-        text.contains("2 wait now, 2 had to since it began"),
+        text.contains("2 wait now, 2 have waited since it began"),
         "{text}"
     );
     assert!(
@@ -118,7 +118,7 @@ fn a_refusal_is_said_at_once_and_more_of_them_are_counted() {
     assert_eq!((waits[0].total, waits[0].waiting), (101, 0));
     let said = scene.pass(100);
     assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].2.ends_with("; 101 altogether"), "{}", said[0].2);
+    assert!(said[0].2.ends_with("; 101 in all"), "{}", said[0].2);
     assert_eq!(scene.watch.waits(Duration::from_secs(300)), []);
 }
 

@@ -16,7 +16,7 @@ const MOST_NAMED: usize = 1000;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScrubRefusal {
     /// A round is in progress.
-    #[error("the scrub is under way already; `forebay scrub --status` says how far it is")]
+    #[error("a scrub is running already; `forebay scrub --status` shows its progress")]
     Running,
     /// The accounts and checks of packs cannot be read.
     #[error(

@@ -12,7 +12,7 @@ const NEWLINE: &str =
     "ends in a line break: write it without, as `printf %s VALUE` does and `echo VALUE` does not";
 const SPACE: &str = "begins or ends with a space: write it without";
 const CONTROL: &str = "holds a line break or another control character: correct it";
-const NOT_TEXT: &str = "is no text (UTF-8): correct it";
+const NOT_TEXT: &str = "is not UTF-8 text: correct it";
 
 fn wrong(name: &str, why: &str) -> OpenError {
     OpenError::Setting {
@@ -187,7 +187,7 @@ mod tests {
         }
         let bytes = OsStr::from_bytes(b"\xff");
         let error = check_variable("AWS_PROFILE", bytes).unwrap_err();
-        assert!(error.to_string().contains("no text"), "{error}");
+        assert!(error.to_string().contains("=not UTF-8 text"), "{error}");
         check_variable("AWS_PROFILE", OsStr::new("my profile")).unwrap();
         check_variable("AWS_REGION", OsStr::new("")).unwrap();
         check_variable("AWS_REGION", OsStr::new("eu-central-1")).unwrap();
