@@ -266,7 +266,7 @@ mod tests {
             (&b""[..], "is empty"),
             (b"\n", "is empty"),
             (b"one\ntwo\n", "several lines"),
-            (b"\xff\xfe", "=not UTF-8 text"),
+            (b"\xff\xfe", "not UTF-8 text"),
             (&long, "too long"),
         ] {
             let error = folder.passphrase(bad).unwrap_err();

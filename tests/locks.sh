@@ -25,7 +25,7 @@ work_folder locks
 export FOREBAY_CLIENTS=10.99.0.0/24 FOREBAY_SQUASH=none FOREBAY_LOG_LEVEL=debug
 export FOREBAY_DATA_DIR=$WORK/data FOREBAY_STORE=file://$WORK/bucket FOREBAY_LOCK_GRACE=${GRACE_S}s
 start_network locks
-told() { grep -c 'took the lock that it waited for' "$LOG" || true; }
+told() { grep -c 'accepted the lock that it waited for' "$LOG" || true; }
 
 boot a 10.99.0.2
 boot b 10.99.0.3

@@ -105,7 +105,7 @@ fn data_that_comes_back_changed_is_noticed() {
         fs::copy(small.join("file-00000001"), small.join("file-00000002")).unwrap();
     });
     assert!(
-        error.to_string().contains("=do not trust this folder"),
+        error.to_string().contains("do not trust this folder"),
         "{error}"
     );
 }

@@ -89,7 +89,7 @@ fn a_volume_whose_objects_are_gone_is_failing() {
         (State::Failing, vec!["objects_gone".to_owned()])
     );
     assert!(
-        line.contains(what) && line.contains("=publishing stops"),
+        line.contains(what) && line.contains("publishing stops"),
         "{line}"
     );
 }

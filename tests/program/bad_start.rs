@@ -117,7 +117,7 @@ fn a_store_with_foreign_objects_is_not_touched() {
     let refusal = refused(&serve(&place, &[]));
     assert_eq!(refusal.code, 1);
     refusal.says(&[
-        "no volume of Forebay",
+        "not a volume of Forebay",
         "holiday.jpg",
         "choose an empty prefix",
     ]);
@@ -176,7 +176,7 @@ fn an_address_that_the_machine_does_not_have_is_named() {
     let flags = ["--listen=192.0.2.1:0", "--clients=192.0.2.0/24"];
     let refusal = refused(&serve(&Place::new(), &flags));
     assert_eq!(refusal.code, 1);
-    refusal.says(&["192.0.2.1", "=does not have that address", "--listen"]);
+    refusal.says(&["192.0.2.1", "does not have that address", "--listen"]);
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn a_damaged_descriptor_is_refused() {
     assert_eq!(refusal.code, 1);
     refusal.says(&[
         "forebay.volume is damaged",
-        "put an undamaged copy of it back",
+        "restore it (from an earlier version of the object",
     ]);
 }
 

@@ -133,7 +133,7 @@ fn sighup_changes_the_rules_of_a_client_that_writes() {
             "{before}"
         );
         // An invalid configuration changes nothing.
-        configured.change("[[export]]\npath = \"more\"\n", "=nothing was changed");
+        configured.change("[[export]]\npath = \"more\"\n", "nothing was changed");
         gateway.says("forebay.toml:2: path = `more`: has to begin with /");
         goes_on();
         assert_eq!(configured.shown(), before);

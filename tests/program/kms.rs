@@ -232,7 +232,7 @@ fn what_kms_does_not_open_is_refused_soon_and_says_why() {
         format!("--kms-key={ALIAS}"),
     ];
     let refusal = refused(&place, &["serve"], &with_alias);
-    refusal.says(&["in which region", "kms_region", ALIAS]);
+    refusal.says(&["the region of", "kms_region", ALIAS]);
 
     // A volume without a slot for KMS.
     let place = Place::new();
@@ -279,7 +279,7 @@ fn a_key_of_kms_takes_the_place_of_a_passphrase_and_stays_beside_a_new_one() {
     assert!(table.contains(&format!("2     aws-kms {KEY}\n")), "{table}");
 
     let refusal = refused(&place, &["keys", "remove", "2"], &by_kms);
-    refusal.says(&["slot 2", "opened with just now", "--kms-key"]);
+    refusal.says(&["slot 2", "key ring was opened with", "--kms-key"]);
     let change = format!("--new-passphrase-file={second}");
     let change = ["keys", "change-passphrase", &change];
     let changed = works(run(&place, &change, &sealed_by(&first)));

@@ -64,7 +64,7 @@ fn what_was_too_open_before_is_closed_at_the_start_and_said() {
     gateway.client().put("payroll", b"SALARY OF ANN");
     let said = gateway.messages();
     assert_eq!(
-        said.matches("=other users of this machine could read")
+        said.matches("other users of this machine could read")
             .count(),
         2,
         "{said}"
@@ -88,7 +88,7 @@ fn what_was_too_open_before_is_closed_at_the_start_and_said() {
         set_mode(path, 0o644);
     }
     let gateway = place.serve();
-    gateway.says("=removed permissions of other users");
+    gateway.says("removed permissions of other users");
     assert_closed(&place.bucket());
     gateway.stop_cleanly();
 }

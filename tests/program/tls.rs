@@ -148,7 +148,7 @@ fn clients_that_ask_for_tls_get_it_and_sighup_takes_up_a_new_certificate() {
     let [certificate, key] = other.issue("server.example");
     fs::write(place.path("server.pem"), &certificate).unwrap();
     gateway.hang_up();
-    gateway.says("not that of the certificate");
+    gateway.says("does not belong to the certificate");
     assert!(call_inside(&gateway, &authority, None).is_ok());
 
     files.put(&[certificate, key]);
@@ -181,7 +181,7 @@ fn files_that_cannot_be_used_keep_the_gateway_from_starting_and_say_why() {
     let [_, other_key] = authority.issue("server.example");
     let [certificate, key] = &one;
     files.put(&[certificate.clone(), other_key]);
-    serve().says(&["tls_key", "not that of the certificate"]);
+    serve().says(&["tls_key", "does not belong to the certificate"]);
 
     files.put(&[certificate.clone(), certificate.clone()]);
     serve().says(&["tls_key", "no private key in it", "BEGIN PRIVATE KEY"]);

@@ -70,7 +70,7 @@ impl Decoder {
     pub fn end(&self) -> Result<(), Malformed> {
         match self.bytes.len() == self.at {
             true => Ok(()),
-            false => Err(Malformed("it goes on behind its end")),
+            false => Err(Malformed("it has bytes after its end")),
         }
     }
 

@@ -53,7 +53,7 @@ fn start() -> Sender<Work> {
 fn work_off(queue: &Mutex<Receiver<Work>>) {
     // On Linux, this changes only the current thread.
     if let Err(error) = rustix::process::nice(NICER) {
-        tracing::debug!("uploads are not nicer than callers: {error}");
+        tracing::debug!("cannot lower the priority of upload threads: {error}");
     }
     loop {
         let work = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();

@@ -158,7 +158,7 @@ impl LocalState {
             .rsplit_once("crc32 ")
             .ok_or("the checksum is missing")?;
         let crc =
-            u32::from_str_radix(crc.trim_end(), 16).map_err(|_| "the checksum is no number")?;
+            u32::from_str_radix(crc.trim_end(), 16).map_err(|_| "the checksum is not a number")?;
         if crc != crc32fast::hash(body.as_bytes()) {
             return Err("its checksum does not match");
         }
@@ -216,7 +216,7 @@ pub fn load(folder: &dyn LocalFolder) -> Result<Option<LocalState>, LocalError> 
     })?;
     let Some(bytes) = bytes else { return Ok(None) };
     let decoded = std::str::from_utf8(&bytes)
-        .map_err(|_| "it is no text")
+        .map_err(|_| "it is not text")
         .and_then(LocalState::decode);
     match decoded {
         Ok(state) => Ok(Some(state)),

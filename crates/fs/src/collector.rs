@@ -153,7 +153,7 @@ impl Collector {
                     tokio::time::sleep(LOOK_AGAIN).await;
                 }
                 Step::Later(why) => {
-                    tracing::debug!("collecting goes on later: {why}");
+                    tracing::debug!("garbage collection continues later: {why}");
                     self.collect_later(why).await;
                 }
             }

@@ -76,8 +76,10 @@ impl Healer {
             Err(_) => DamageState::Lost,
         };
         let what = match state {
-            DamageState::Healed => "what is damaged was still at hand, and is uploaded anew",
-            DamageState::Unused => "no file needs what is damaged any more",
+            DamageState::Healed => {
+                "healed: the damaged bytes were still in memory or in the disk cache, and are uploaded again"
+            }
+            DamageState::Unused => "no file refers to the damaged bytes any more",
             _ => "",
         };
         if !what.is_empty() {
@@ -130,8 +132,8 @@ fn tell(frame: &DamagedFrame) {
         _ => "they are".to_owned(),
     };
     tracing::error!(
-        "{file}: bytes {from} to {to} are damaged in the bucket: {why}. {lost} nowhere else \
-         here: put a good copy of that object back, or write these bytes anew"
+        "{file}: bytes {from} to {to} are damaged in the bucket: {why}. {lost} in no other copy \
+         here: restore the object from a backup, or write these bytes again"
     );
 }
 

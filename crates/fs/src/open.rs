@@ -108,9 +108,9 @@ pub(crate) async fn open(
             bucket
         }
     };
-    opening.begin("looking through the local log");
+    opening.begin("scanning the local log");
     let foreseen = local.consider(store, bucket?, &log_keys)?;
-    opening.begin("asking which gateway holds the volume");
+    opening.begin("reading which gateway holds the volume");
     let state = local.state.as_ref();
     let gateway = state.map_or_else(|| draw(random), |state| state.gateway);
     // Before any gateway is fenced.
@@ -195,7 +195,7 @@ pub(crate) async fn open(
         bytes: config.volume_limit,
         files: config.inode_limit,
     };
-    opening.begin("reading the sums of the volume and its quotas");
+    opening.begin("reading the usage of the volume and of its quotas");
     let accounts = Accounts::load(&catalog, &bucket, limit).await?;
     // The bucket does not know the numbers of objects that were made since the last publication. If some of these
     // objects may be lost as well, clients have handles that nothing else knows: those must stay stale.
@@ -227,7 +227,7 @@ pub(crate) async fn open(
             return Err(error.into());
         }
         attempt += 1;
-        opening.begin("merging tables of the metadata, of which there are too many for one more");
+        opening.begin("merging tables of the metadata, because there are too many to add one");
     }
 
     opening.begin("preparing the disk cache");
@@ -342,7 +342,7 @@ fn log_keys(keys: &VolumeKeys, seal_log: bool) -> Result<LogKeys, OpenError> {
         (Some(sealing), false) => Ok(LogKeys::Optional(sealing.keys)),
         (None, false) => Ok(LogKeys::None),
         (None, true) => Err(forebay_wal::OpenError::Options(
-            "it is to be sealed, and the volume is not: it has no keys".to_owned(),
+            "seal_log is on, but the volume is not sealed and has no keys".to_owned(),
         )
         .into()),
     }
@@ -370,7 +370,7 @@ async fn open_disk_cache(
         Ok(cache) => Some(cache),
         Err(error) => {
             tracing::warn!(
-                "there is no disk cache: {} cannot be used: {error}; what is not in memory is fetched from the bucket each time. Make room there, or set a smaller disk_cache_limit, and start again",
+                "the gateway runs without a disk cache: cannot use {}: {error}; each read of bytes that are not in memory fetches them from the bucket. Make room there, or set a smaller disk_cache_limit, and restart",
                 folder.display()
             );
             None
@@ -384,19 +384,19 @@ fn report_tail(tail: Tail, folder: &Path) -> bool {
     match tail {
         Tail::Damaged { at, until } if until <= at => {
             tracing::error!(
-                "the log in {folder} is damaged: a file of it is shorter than it was made, and its former content behind LSN {at} is not known. If records were there, they are lost; the volume goes on without them, under a new write verifier. Check that disk, and that nothing else changes that folder"
+                "the log in {folder} is damaged: one of its files is shorter than it was created, and it is unknown whether records followed LSN {at}. If so, they are lost; the volume continues without them, with a new write verifier. Check that disk, and that nothing else changes that folder"
             );
             true
         }
         Tail::Damaged { at, until } => {
             tracing::error!(
-                "the log in {folder} is damaged: it can be read up to LSN {at}, and there had been records up to LSN {until} at least. What lies between is lost; the volume goes on without it, under a new write verifier. Check that disk. Segments behind the damage are kept beside the log as *.aside"
+                "the log in {folder} is damaged: it can be read up to LSN {at}, but there were records up to LSN {until} at least. The records between are lost; the volume continues without them, with a new write verifier. Check that disk. Segments behind the damage are kept beside the log as *.aside"
             );
             true
         }
         Tail::Torn { at, beyond: None } => {
             tracing::info!(
-                "the log ends in an unfinished record at LSN {at}, which nobody was told of"
+                "the log ends in an unfinished record at LSN {at}, which was never acknowledged"
             );
             false
         }
@@ -405,7 +405,7 @@ fn report_tail(tail: Tail, folder: &Path) -> bool {
             beyond: Some(until),
         } => {
             tracing::warn!(
-                "the log in {folder} ends at LSN {at}, and records up to LSN {until} lie behind a gap there: writes that had not reached the disk, or were not finished, when the gateway ended. If neither the power was cut nor the gateway killed, check that disk"
+                "the log in {folder} ends at LSN {at}, with records up to LSN {until} after a gap: writes that were not finished, or not on the disk, when the gateway ended. If there was neither a power cut nor a kill, check that disk"
             );
             false
         }

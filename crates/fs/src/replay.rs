@@ -73,7 +73,7 @@ async fn apply(volume: &State, record: &Record<'_>) -> Result<(), String> {
     match record.kind {
         RecordKind::Data => {
             let (header, data) = DataHeader::decode(record.payload)
-                .ok_or("it is cut off, or writes beyond the largest file")?;
+                .ok_or("it is cut off, or writes beyond the maximum file size")?;
             let node = known(volume, header.inode).await?;
             let mut state = node.lock();
             let open = volume.checkpoint_lock.read();
@@ -84,7 +84,8 @@ async fn apply(volume: &State, record: &Record<'_>) -> Result<(), String> {
             Ok(())
         }
         RecordKind::Truncate => {
-            let (inode, new) = decode_truncate(record.payload).ok_or("it is no truncate")?;
+            let (inode, new) =
+                decode_truncate(record.payload).ok_or("it is not a truncate record")?;
             let node = known(volume, inode).await?;
             let mut state = node.lock();
             let open = volume.checkpoint_lock.read();

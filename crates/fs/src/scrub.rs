@@ -152,7 +152,7 @@ impl Scrub {
             let next = match self.survey(0).await {
                 Ok((survey, _)) => survey.next_round(self.seconds(), interval),
                 Err(Broken(why)) => {
-                    tracing::warn!("the scrub cannot see which packs there are: {why}");
+                    tracing::warn!("the scrub cannot read the list of packs: {why}");
                     self.seconds() + LATER.as_secs()
                 }
             };
@@ -179,7 +179,7 @@ impl Scrub {
         let gone: BTreeMap<PackId, String> = gone.into_iter().map(why).collect();
         let mut pace = Pace::new(self.context.rate);
         if let Err(Broken(why)) = self.look_up(&gone, &mut pace).await {
-            tracing::warn!("which files needed a pack that is gone cannot be seen: {why}");
+            tracing::warn!("cannot find the files of a pack that is gone: {why}");
         }
     }
 
@@ -252,10 +252,7 @@ impl Scrub {
                     self.context.progress.tidy();
                 }
                 if let Some(why) = verdict.and_then(|verdict| verdict.blind) {
-                    tracing::error!(
-                        "{} does not say what it holds: {why}",
-                        object_name(due.pack)
-                    );
+                    tracing::error!("{} has no usable index: {why}", object_name(due.pack));
                     if blind.len() < MOST_BLIND {
                         blind.insert(due.pack, why);
                     }

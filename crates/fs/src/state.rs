@@ -207,7 +207,7 @@ impl State {
             && let Err(error) = archived_log::set_mark(&*self.environment.local, state)
         {
             // Without it, only a salvage is less exact.
-            tracing::debug!("what is published could not be marked: {error}");
+            tracing::debug!("cannot update the mark of the published LSN: {error}");
         }
     }
 

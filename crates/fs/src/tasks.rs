@@ -81,7 +81,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.signals.stop(Stopped::Failed(format!(
-                "the task `{}` has ended by a fault of the program; what is not in the bucket is in the log, and published after a restart",
+                "the task `{}` has ended by a fault of the program; changes that are not in the bucket are in the log, and the next start publishes them",
                 self.name
             )));
         }

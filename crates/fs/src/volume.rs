@@ -391,7 +391,7 @@ impl Volume {
         };
         if tokio::time::timeout(left, meta).await.is_err() {
             tracing::warn!(
-                "closing the volume: the bucket does not answer, so it says that this gateway holds the volume; another data_dir needs --take-over"
+                "closing the volume: the bucket does not answer, so this gateway remains noted there as the holder; a start with another data_dir needs --take-over"
             );
         }
         if published {
@@ -410,7 +410,7 @@ impl Volume {
         let now = self.rooms.state.now().seconds.unsigned_abs();
         if let Err(why) = self.shared.hold.release(now, unpublished).await {
             tracing::warn!(
-                "the bucket does not say that this gateway has stopped ({why}); another data_dir needs --take-over"
+                "cannot note in the bucket that this gateway has stopped ({why}); a start with another data_dir needs --take-over"
             );
             return;
         }

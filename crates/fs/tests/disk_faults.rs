@@ -512,7 +512,7 @@ fn harm_to_a_segment_is_refused_or_costs_what_lies_behind_it_and_serves_nothing_
                 Err(refusal) => {
                     let text = refusal.to_string();
                     assert!(text.contains("are missing"), "{case}: {text}");
-                    assert!(text.contains("put the log aside"), "{case}: {text}");
+                    assert!(text.contains("move the log away"), "{case}: {text}");
                     assert_eq!(place, 0, "{case}");
                 }
                 Ok(life) => {

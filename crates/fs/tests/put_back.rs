@@ -64,7 +64,7 @@ fn an_earlier_state_is_refused_and_the_log_stays_for_the_latest_one() {
             for part in [
                 "epoch 1,",
                 "seen epoch 2",
-                "an earlier state was put back",
+                "an earlier state of the volume",
                 "new data_dir",
             ] {
                 assert!(refusal.contains(part), "{part:?} is not in {refusal}");

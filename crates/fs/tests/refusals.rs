@@ -77,7 +77,7 @@ fn a_volume_that_is_newer_damaged_or_none_is_refused_with_the_way_out() {
 
     fs::remove_file(descriptor(&bucket)).unwrap();
     let why = bucket.refusal(bucket.config());
-    assert!(why.contains("no volume of Forebay"), "{why}");
+    assert!(why.contains("not a volume of Forebay"), "{why}");
 
     let empty = Bucket::unformatted();
     let why = empty.refusal(empty.config());

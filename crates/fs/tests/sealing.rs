@@ -157,7 +157,7 @@ fn a_descriptor_or_key_ring_that_somebody_has_put_there_is_refused() {
     put(DESCRIPTOR, &descriptor);
     put(RING, &fs::read(other.path().join(RING)).unwrap());
     let refusal = bucket.refusal(bucket.config());
-    assert!(refusal.contains("is that of volume"), "{refusal}");
+    assert!(refusal.contains("belongs to volume"), "{refusal}");
     fs::remove_file(bucket.path().join(RING)).unwrap();
     let refusal = bucket.refusal(bucket.config());
     assert!(refusal.contains("is gone"), "{refusal}");
@@ -176,7 +176,10 @@ fn a_key_ring_that_was_put_back_is_refused_by_a_gateway_that_has_started_with_a_
     let new = fs::read(bucket.path().join(RING)).unwrap();
     fs::write(bucket.path().join(RING), old).unwrap();
     let refusal = bucket.refusal(bucket.config());
-    assert!(refusal.contains("an old one was put back"), "{refusal}");
+    assert!(
+        refusal.contains("an old key ring was put back"),
+        "{refusal}"
+    );
     fs::write(bucket.path().join(RING), new).unwrap();
     bucket.start(|_| {}).stop();
 }

@@ -227,7 +227,7 @@ impl Bucket {
         let why = if index.volume != volume || index.pack != pack {
             "its index is of another pack"
         } else if u64::from(index.pack_len) != record.bytes {
-            "its index and its account say different lengths"
+            "its index and its account have different lengths"
         } else if index.entries.len() as u64 != u64::from(record.frames) {
             "its index and its account say different numbers of frames"
         } else if raw_bytes != record.raw_bytes {

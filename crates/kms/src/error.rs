@@ -38,10 +38,10 @@ where
             ))
         }
         SdkError::ConstructionFailure(_) => {
-            ServiceError::Refused(format!("{key} cannot be asked for: {why}"))
+            ServiceError::Refused(format!("cannot use {key}: {why}"))
         }
         _ => ServiceError::Unavailable(format!(
-            "AWS KMS did not answer as it should: check the endpoint if one is set ({why})"
+            "AWS KMS gave an unexpected answer: check the endpoint if one is set ({why})"
         )),
     }
 }
@@ -79,7 +79,7 @@ pub(crate) fn odd(why: &str) -> ServiceError {
 /// The error if the region of the key is not known.
 pub(crate) fn no_region(key: &str) -> ServiceError {
     ServiceError::Refused(format!(
-        "nothing says in which region {key} is: set it (kms_region, AWS_REGION), or name the key by its ARN"
+        "the region of {key} is not known: set it (kms_region, AWS_REGION), or name the key by its ARN"
     ))
 }
 
@@ -105,23 +105,18 @@ fn answered(status: u16, code: &str, message: &str, key: &str) -> ServiceError {
         "KMSInvalidStateException" => "the key may be waiting for its deletion: cancel that",
         "InvalidKeyUsageException" => "a symmetric key for encryption is needed",
         "InvalidCiphertextException" | "IncorrectKeyException" => {
-            "this is not what that key has wrapped for this volume: it was wrapped with another key, or the key ring is another \
-             volume's, or damaged"
+            "this key did not wrap this volume key: it was wrapped with another key, or the key ring belongs to \
+             another volume, or is damaged"
         }
         "ExpiredTokenException" | "ExpiredToken" => "renew the credentials",
         _ if is_about_credentials(code) => "check the credentials",
         "ThrottlingException" | "LimitExceededException" | "RequestLimitExceeded" => {
-            return unavailable(
-                status,
-                code,
-                message,
-                "it has too much to do: ask again later",
-            );
+            return unavailable(status, code, message, "it is overloaded: try again later");
         }
         "DependencyTimeoutException" | "KeyUnavailableException" | "KMSInternalException" => {
-            return unavailable(status, code, message, "ask again later");
+            return unavailable(status, code, message, "try again later");
         }
-        _ if status >= 500 => return unavailable(status, code, message, "ask again later"),
+        _ if status >= 500 => return unavailable(status, code, message, "try again later"),
         _ => "see the service's documentation for this code",
     };
     ServiceError::Refused(format!(

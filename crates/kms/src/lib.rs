@@ -265,7 +265,7 @@ fn secret(plain: Zeroizing<Vec<u8>>) -> Result<Secret, ServiceError> {
     let mut bytes = bytes.map_err(|_| {
         let len = plain.len();
         error::odd(&format!(
-            "what it unwrapped has {len} bytes and not {SECRET_LEN}"
+            "the unwrapped key has {len} bytes, not {SECRET_LEN}"
         ))
     })?;
     let secret = Secret::take(&mut bytes);

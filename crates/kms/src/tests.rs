@@ -70,7 +70,7 @@ async fn a_key_is_unwrapped_for_the_volume_that_it_was_wrapped_for_and_no_other(
         panic!("{refused}")
     };
     assert!(
-        why.contains("not what that key has wrapped for this volume"),
+        why.contains("this key did not wrap this volume key"),
         "{why}"
     );
 }
@@ -238,7 +238,7 @@ async fn what_is_no_key_is_not_taken_for_one() {
         .await
         .unwrap_err();
     assert!(
-        refused.to_string().contains("has 5 bytes and not 32"),
+        refused.to_string().contains("has 5 bytes, not 32"),
         "{refused}"
     );
 }

@@ -5,7 +5,7 @@ use std::fmt;
 /// Bytes that should be a key or a value of this schema and are not. No part of them is used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the metadata entry {key} is damaged: it {why}; attach an undamaged copy of the bucket, or salvage"
+    "the metadata entry {key} is damaged: it {why}; use an undamaged copy of the bucket, or salvage"
 )]
 pub struct Corrupt {
     /// The key, as [`DisplayKey`] shows it.

@@ -129,7 +129,7 @@ impl Key {
                 let directory = Inode(fields.u64_be()?);
                 let name = fields.take(fields.rest().len())?;
                 if name.is_empty() {
-                    return Err(fields.corrupt("is a name of no bytes"));
+                    return Err(fields.corrupt("is an empty name"));
                 }
                 Key::Name(directory, Bytes::copy_from_slice(name))
             }

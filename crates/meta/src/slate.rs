@@ -309,7 +309,7 @@ where
             Err(StoreError::Corrupt(why) | StoreError::Gone(why))
                 if attempt < READS && !was_repeated =>
             {
-                tracing::warn!("{why}; read again");
+                tracing::warn!("{why}; it is read again");
                 tokio::time::sleep(READ_AGAIN * attempt).await;
             }
             result => return result,
@@ -471,7 +471,7 @@ async fn within<T>(
 fn sorted(error: &slatedb::Error) -> StoreError {
     let corrupt = || {
         StoreError::Corrupt(format!(
-            "the metadata in the bucket is damaged ({error}); attach an undamaged copy of the bucket"
+            "the metadata in the bucket is damaged ({error}); use an undamaged copy of the bucket"
         ))
     };
     if let Some(refused) = sources(error).find_map(|source| source.downcast_ref::<Refused>()) {

@@ -63,7 +63,7 @@ pub trait MetaStore: Send + Sync {
 
 /// The error for a batch whose referenced objects have not arrived and never will.
 pub(crate) fn never_arrived() -> StoreError {
-    StoreError::Fatal("what the metadata refer to did not arrive in the bucket".into())
+    StoreError::Fatal("objects that the metadata refer to did not arrive in the bucket".into())
 }
 
 #[cfg(test)]

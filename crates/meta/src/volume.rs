@@ -86,7 +86,7 @@ pub enum VolumeError {
     },
     /// The prefix holds other objects and no descriptor.
     #[error(
-        "{root} holds objects (such as {example}) and no forebay.volume, so it is no volume of Forebay; choose an empty prefix, or, if it was one, put a copy of that object back"
+        "{root} holds objects (such as {example}) but no forebay.volume, so it is not a volume of Forebay; choose an empty prefix, or, if it was a volume, restore that object from a copy"
     )]
     NotAVolume {
         /// The prefix.
@@ -104,7 +104,7 @@ pub enum VolumeError {
     },
     /// A newer program formatted the volume.
     #[error(
-        "the volume at {root} has format {found}, and this program knows formats up to {supported}; use a newer Forebay"
+        "the volume at {root} has format {found}, and this program reads formats up to {supported}; use a newer Forebay"
     )]
     Newer {
         /// The prefix.
@@ -116,7 +116,7 @@ pub enum VolumeError {
     },
     /// The descriptor differs from the one that was written.
     #[error(
-        "the descriptor {root}/{DESCRIPTOR_NAME} is damaged: {why}; put an undamaged copy of it back (an earlier version of the object, or a backup)"
+        "the descriptor {root}/{DESCRIPTOR_NAME} is damaged: {why}; restore it (from an earlier version of the object, or a backup)"
     )]
     Damaged {
         /// The prefix.
@@ -126,7 +126,7 @@ pub enum VolumeError {
     },
     /// The volume is not sealed, and was expected to be.
     #[error(
-        "the volume at {root} is not sealed, and encryption = \"aes-256-gcm\" expects one that is; set encryption = \"off\" if it never was. If it was, somebody has replaced its descriptor {DESCRIPTOR_NAME}: put an earlier version of that object back"
+        "the volume at {root} is not sealed, but encryption = \"aes-256-gcm\" expects a sealed one; set encryption = \"off\" if it never was sealed. If it was, somebody has replaced its descriptor {DESCRIPTOR_NAME}: restore an earlier version of that object"
     )]
     NotSealed {
         /// The prefix.
@@ -134,7 +134,7 @@ pub enum VolumeError {
     },
     /// The volume is sealed, and was not expected to be.
     #[error(
-        "the volume at {root} is sealed; set encryption = \"aes-256-gcm\", and passphrase_file, key_file or kms_key to what opens it"
+        "the volume at {root} is sealed; set encryption = \"aes-256-gcm\", and passphrase_file, key_file or kms_key to open it"
     )]
     Sealed {
         /// The prefix.
@@ -142,7 +142,7 @@ pub enum VolumeError {
     },
     /// The volume is sealed and has no key ring.
     #[error(
-        "the volume at {root} is sealed, and its key ring {object} is gone: put a copy of it back (an earlier version of the object, or a backup). If `forebay format` was interrupted, delete the object {DESCRIPTOR_NAME} and format again"
+        "the volume at {root} is sealed, but its key ring {object} is gone: restore it (from an earlier version of the object, or a backup). If `forebay format` was interrupted, delete the object {DESCRIPTOR_NAME} and format again"
     )]
     NoKeyRing {
         /// The prefix.
@@ -155,12 +155,12 @@ pub enum VolumeError {
     KeyRing(#[from] RingError),
     /// The change would have removed the slot that opened the key ring.
     #[error(
-        "slot {0} is the one that the key ring was opened with just now; name what opens another slot with --passphrase-file, --key-file or --kms-key, so that it is certain that one is left that opens the volume"
+        "the key ring was opened with slot {0}; open it with another slot (--passphrase-file, --key-file or --kms-key), to prove that another slot still opens the volume"
     )]
     OwnSlot(SlotId),
     /// Other programs replaced the key ring during every attempt to change it.
     #[error(
-        "the key ring was changed by somebody else again and again, and is as they left it; try again later"
+        "other programs changed the key ring at the same time again and again, and this change was not made; try again later"
     )]
     KeyRingBusy,
     /// A request to the bucket failed.
@@ -250,7 +250,7 @@ impl VolumeDescriptor {
     ) -> Result<VolumeDescriptor, VolumeError> {
         match Self::load_once(store, root).await {
             Err(error @ VolumeError::Damaged { .. }) => {
-                tracing::warn!("{error}; read again");
+                tracing::warn!("{error}; it is read again");
                 Self::load_once(store, root).await
             }
             loaded => loaded,
@@ -375,7 +375,7 @@ impl VolumeDescriptor {
                     .ok_or_else(|| damaged("its hash key is not 64 hexadecimal digits"))?,
             },
             (SEALED_FORMAT, Sealing::Aes256Gcm, None) => Protection::Aes256Gcm,
-            _ => return Err(damaged("what it says of sealing contradicts itself")),
+            _ => return Err(damaged("its fields about sealing contradict each other")),
         };
         Ok(VolumeDescriptor {
             volume: text

@@ -50,8 +50,9 @@ pub enum AddressRangeError {
     Address(String),
     /// It is a name, a pattern of names or a netgroup.
     #[error(
-        "'{0}' is a name, and names are not resolved: who answers for them would decide who may mount; \
-         write addresses or networks such as 192.168.1.5 or 10.0.0.0/8, or * for everybody"
+        "'{0}' is a host name, which is not resolved, because the name server would then decide which \
+         clients may mount; write addresses or networks such as 192.168.1.5 or 10.0.0.0/8, or * for \
+         everybody"
     )]
     Name(String),
     /// The part after the slash has the form of an address, but is not a netmask.
@@ -269,7 +270,7 @@ mod tests {
         assert!(message("10.0.0").contains("'10.0.0' is not an IP address"));
         for name in ["localhost", "*.example.com", "@trusted", "192.168.1.*"] {
             let message = message(name);
-            assert!(message.contains("names are not resolved"), "{message}");
+            assert!(message.contains("which is not resolved"), "{message}");
         }
         assert!(message("fe80::1%eth0").contains("is not an IP address"));
         assert!(message("10.0.0.0/255.0.255.0").contains("'255.0.255.0' is not a netmask"));

@@ -103,7 +103,7 @@ impl LockManager {
         let grace = if opened.held_locks {
             tracing::info!(
                 clients = opened.previous.len(),
-                "clients held locks: for {} s nobody else gets any",
+                "clients held locks before the restart: for {} s other clients get no locks",
                 config.grace.as_secs()
             );
             Grace::until(Instant::now() + config.grace)
@@ -162,7 +162,7 @@ impl LockManager {
             tracing::info!(
                 client = %host,
                 name = %client.name.escape_ascii(),
-                "was booted anew: its locks from before are free"
+                "a client was rebooted: its earlier locks are released"
             );
             self.tell(self.table.free(&client, Some(Incarnation(state))));
         }
@@ -202,7 +202,7 @@ impl LockManager {
         let keep_all = self.grace.lasts(Instant::now());
         let has_locks = |client: &Client| keep_all || self.table.entries_of(client.host) > 0;
         if let Err(error) = self.peers.tidy(has_locks).await {
-            tracing::warn!(%error, "could not note which clients hold locks: more than these will be told at the next start");
+            tracing::warn!(%error, "cannot store the list of clients that hold locks: the next start notifies more clients than these");
         }
     }
 }

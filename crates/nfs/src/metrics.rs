@@ -90,10 +90,10 @@ metrics! {
     connections_of_strangers: Counter, "connections from addresses that no export names";
     connections_over_share: Counter, "connections closed because their client held more than its share of memory in calls that were not complete or not answered";
     accept_errors: Counter, "failures to accept a connection";
-    connections_broken: Counter, "connections closed because what came was no RPC call, or a record too long";
+    connections_broken: Counter, "connections closed because the bytes were not an RPC call, or a record was too long";
     connections_timed_out: Counter, "connections closed because a record or a TLS handshake was not completed, replies were not read, or nothing happened";
-    tls_handshakes: Counter, "connections that went over to TLS";
-    tls_handshakes_failed: Counter, "connections closed because they were to go over to TLS and did not";
+    tls_handshakes: Counter, "connections that switched to TLS";
+    tls_handshakes_failed: Counter, "connections closed because the switch to TLS failed";
     received_bytes: Counter, "bytes received";
     sent_bytes: Counter, "bytes sent";
     calls_waiting: Gauge, "calls that wait for the file system";
@@ -107,8 +107,8 @@ metrics! {
     budget_waits: Counter, "times that a call had to wait for its client's share of the budget of bytes";
     lock_calls: Counter, "calls of the lock manager (NLM)";
     locks: Gauge, "locks, waiters for locks and share reservations";
-    lock_callbacks: Counter, "clients told that they have a lock that they waited for";
-    lock_callbacks_failed: Counter, "clients that could not be told so";
+    lock_callbacks: Counter, "successful callbacks for locks that clients waited for";
+    lock_callbacks_failed: Counter, "failed callbacks for such locks";
     mounts: Counter, "successful MNT calls";
     mounts_refused: Counter, "MNT calls refused";
 }

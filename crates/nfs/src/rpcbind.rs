@@ -75,7 +75,7 @@ pub enum RpcbindError {
         source: io::Error,
     },
     /// It does not follow the protocol.
-    #[error("rpcbind at {path} does not answer as it should: {why}")]
+    #[error("rpcbind at {path} gave an unexpected answer: {why}")]
     Misbehaves {
         /// The socket.
         path: PathBuf,

@@ -273,12 +273,12 @@ impl<F: FileSystem> Shared<F> {
             if is_stranger {
                 tracing::warn!(
                     %client,
-                    "connection refused: no export names its address, and such addresses have as many open as they may"
+                    "connection refused: no export includes its address, and such addresses have reached their limit of connections"
                 );
             } else {
                 let troubles = &self.engine.troubles;
                 troubles.refused(Trouble::Connections, client);
-                tracing::debug!(%client, "connection refused: it has as many as it may, or all together have");
+                tracing::debug!(%client, "connection refused: the client, or all clients together, have reached the limit of connections");
             }
             return;
         };

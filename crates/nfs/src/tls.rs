@@ -87,7 +87,7 @@ impl Tls {
         let config = builder.with_single_cert(chain, key);
         let mut config = config.map_err(|error| match error {
             rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => TlsError::Key(
-                "this key is not that of the certificate: take the one that the certificate was made for"
+                "this key does not belong to the certificate: name the key of the certificate"
                     .to_owned(),
             ),
             rustls::Error::InvalidCertificate(problem) => TlsError::Certificate(format!(
@@ -108,7 +108,7 @@ impl Tls {
 /// Parses all certificates of a text; there has to be at least one.
 fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
-    let read = read.map_err(|error| format!("this is no right PEM file: {error}"))?;
+    let read = read.map_err(|error| format!("this is not a valid PEM file: {error}"))?;
     match read.is_empty() {
         true => Err(
             "there is no certificate in it: it has to hold one in PEM form, which \
@@ -124,8 +124,9 @@ fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
         pem::Error::NoItemsFound => {
             let encrypted = b"BEGIN ENCRYPTED PRIVATE KEY";
             match text.windows(encrypted.len()).any(|part| part == encrypted) {
-                true => "the key is encrypted, and nobody is there to type its password: store it \
-                         without one (`openssl pkey -in KEY -out FILE`), readable for its owner alone"
+                true => "the key is encrypted, and the gateway cannot ask for its password: store \
+                         it without one (`openssl pkey -in KEY -out FILE`), readable for its owner \
+                         alone"
                     .to_owned(),
                 false => "there is no private key in it: it has to hold one in PEM form, which \
                           begins with -----BEGIN PRIVATE KEY-----"
@@ -134,9 +135,9 @@ fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
         }
         // The message must not contain text of the file.
         pem::Error::IllegalSectionStart { .. } | pem::Error::Base64Decode(_) => {
-            "this is no right PEM file".to_owned()
+            "this is not a valid PEM file".to_owned()
         }
-        error => format!("this is no right PEM file: {error}"),
+        error => format!("this is not a valid PEM file: {error}"),
     })
 }
 

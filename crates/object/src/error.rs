@@ -15,7 +15,7 @@ use crate::Fault;
 
 /// A range begins behind the end of its object.
 #[derive(Debug, thiserror::Error)]
-#[error("{location} has {size} bytes, and some from byte {start} on were asked for")]
+#[error("{location} has {size} bytes, but a read starts at byte {start}")]
 pub(crate) struct OutOfRange {
     location: Path,
     size: u64,
@@ -34,7 +34,7 @@ pub(crate) fn out_of_range(location: &Path, size: u64, start: u64) -> Error {
 
 /// The store has not answered lately, and it is too early to try again.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the store is not asked while it does not answer; the last answer was: {why}")]
+#[error("no request is sent while the store does not answer; the last answer was: {why}")]
 pub(crate) struct Away {
     why: String,
 }
@@ -59,7 +59,7 @@ pub(crate) fn hung(limit: Duration) -> Error {
 /// The error for a body that was shorter or longer than promised.
 pub(crate) fn short(location: &Path, got: u64, promised: u64) -> Error {
     generic(io::Error::other(format!(
-        "{location}: {got} bytes came instead of {promised}"
+        "{location}: the answer has {got} bytes instead of {promised}"
     )))
 }
 
@@ -83,7 +83,7 @@ pub enum OpenError {
     /// The URL does not name a known kind of store.
     #[error(
         "{url:?} is not the URL of a store: use file:///folder for a local folder, \
-         s3://bucket/prefix for S3, or memory:// for nothing that lasts"
+         s3://bucket/prefix for S3, or memory:// for a volume in memory that is lost at the end"
     )]
     UnknownScheme {
         /// The URL that was given.

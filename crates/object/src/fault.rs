@@ -112,8 +112,8 @@ impl Fault {
             Fault::WrongRegion => "the bucket is in another region: set AWS_REGION to it",
             Fault::Full => "the disk is full: free some space",
             Fault::ReadOnly => {
-                "the file system takes no writes: mount it for writing; one that was writable has met a fault of its disk: \
-                 look into the kernel's log"
+                "the file system is read-only: mount it for writing; if it was writable before, its disk has failed: \
+                 see the kernel's log"
             }
             Fault::Refused => "the server refuses the request",
             Fault::NotS3 => {

@@ -31,9 +31,9 @@ pub enum ProbeError {
     },
     /// A condition was ignored: two gateways could write one volume and destroy it.
     #[error(
-        "{url} ignores conditional writes ({condition}), without which two gateways could write \
-         one volume at once and destroy it: use a store that has them (AWS S3, MinIO, versitygw; \
-         not Garage)"
+        "{url} ignores conditional writes ({condition}); without them two gateways could write \
+         one volume at once and destroy it: use a store that supports them (AWS S3, MinIO, \
+         versitygw; not Garage)"
     )]
     ConditionIgnored {
         /// The store, without secrets.
@@ -42,7 +42,7 @@ pub enum ProbeError {
         condition: &'static str,
     },
     /// The answer to a request was wrong.
-    #[error("{url} gave a wrong answer when asked to {step}: it is not fit for a volume")]
+    #[error("{url} gave a wrong answer to the request to {step}: it cannot hold a volume")]
     WrongAnswer {
         /// The store, without secrets.
         url: String,

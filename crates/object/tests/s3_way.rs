@@ -74,16 +74,16 @@ async fn a_file_without_authorities_is_refused_with_what_is_wrong_with_it() {
     assert!(missing.contains("cannot be read"), "{missing}");
     for (text, why) in [
         ("", "no certificate"),
-        ("no PEM", "no certificate"),
+        ("not a PEM", "no certificate"),
         (
             "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
             "certificate 1",
         ),
         (
             "-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n",
-            "no PEM file",
+            "not a PEM file",
         ),
-        ("-----BEGIN CERTIFICATE-----\nAAAA\n", "no PEM file"),
+        ("-----BEGIN CERTIFICATE-----\nAAAA\n", "not a PEM file"),
     ] {
         std::fs::write(&file, text).unwrap();
         let error = open_with(&file).await;

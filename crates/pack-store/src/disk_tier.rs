@@ -199,7 +199,7 @@ impl Tier for DiskCache {
         };
         let folder = self.shared.folder.display();
         tracing::warn!(
-            "the disk cache in {folder} gave back other bytes than it was given: {why}; they are fetched from the bucket. {check}"
+            "the disk cache in {folder} returned damaged bytes: {why}; they are fetched from the bucket. {check}"
         );
     }
 
@@ -270,7 +270,7 @@ impl Shared {
         if !self.failed.swap(true, Ordering::Relaxed) {
             let folder = self.folder.display();
             tracing::warn!(
-                "the disk cache in {folder} cannot be {what}: {error}; it is not used any more until the next start. Check that disk"
+                "the disk cache in {folder} cannot be {what}: {error}; it is not used until the next start. Check that disk"
             );
         }
     }

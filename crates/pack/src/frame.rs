@@ -82,7 +82,9 @@ impl FrameError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameFault {
     /// The store returned more or fewer bytes than the frame has.
-    #[error("{got} bytes came where {expected} are stored; the pack is cut off or another one")]
+    #[error(
+        "the read returned {got} bytes instead of {expected}; the pack is cut off or was replaced"
+    )]
     Length {
         /// Bytes that the frame has.
         expected: u32,
@@ -117,7 +119,7 @@ pub enum FrameFault {
     /// The frame is sealed, and its keys are not available; or it is sealed in a way that this
     /// version does not support.
     #[error(
-        "it is sealed (algorithm {algorithm}, key {key_id}) and there are no keys here that open it: \
+        "it is sealed (algorithm {algorithm}, key {key_id}) and this program has no keys for it: \
          open the volume with its key ring, by the program that wrote it or a newer one"
     )]
     Sealed {
@@ -127,15 +129,15 @@ pub enum FrameFault {
         key_id: u32,
     },
     /// The frame is not sealed, in a volume in which all frames are.
-    #[error("it is not sealed, so that nobody who has the volume's keys has written it")]
+    #[error("it is not sealed, so it was not written with the volume's keys")]
     NotSealed,
     /// The frame was sealed with a data key that was not in the key ring when that was read.
     #[error(transparent)]
     UnknownKey(UnknownDataKey),
     /// The frame was not sealed with these keys for this volume, pack and offset.
     #[error(
-        "it is not what was sealed there: somebody without the keys has changed or moved it, or these \
-         are not its keys"
+        "it does not authenticate: somebody without the keys has changed or moved it, or these are \
+         not its keys"
     )]
     Forged,
     /// The frame is compressed in a way that this version does not support.
@@ -222,7 +224,7 @@ fn open(
     }
     if header.payload_len as usize != payload.len() {
         return Err(FrameFault::Damaged(
-            "its payload has another length than it says",
+            "its payload has another length than its header says",
         ));
     }
     let raw_len = header.raw_len as usize;

@@ -161,7 +161,7 @@ pub enum PackError {
         needed: usize,
     },
     /// Not a pack, truncated, or damaged.
-    #[error("not a sound pack: {0}")]
+    #[error("damaged pack: {0}")]
     Damaged(&'static str),
     /// The pack has another version of the layout.
     #[error(
@@ -172,9 +172,8 @@ pub enum PackError {
     /// The index is sealed, and its keys are not available; or it is sealed in a way that this version does not
     /// support.
     #[error(
-        "the index of the pack is sealed (algorithm {algorithm}, key {key_id}) and there are no keys \
-         here that open it: open the volume with its key ring, by the program that wrote it or a newer \
-         one"
+        "the index of the pack is sealed (algorithm {algorithm}, key {key_id}) and this program has no \
+         keys for it: open the volume with its key ring, by the program that wrote it or a newer one"
     )]
     Sealed {
         /// The algorithm's number.
@@ -183,15 +182,15 @@ pub enum PackError {
         key_id: u32,
     },
     /// The pack is not sealed, in a volume in which all packs are.
-    #[error("the pack is not sealed, so that nobody who has the volume's keys has written it")]
+    #[error("the pack is not sealed, so it was not written with the volume's keys")]
     NotSealed,
     /// The index was sealed with a data key that was not in the key ring when that was read.
     #[error(transparent)]
     UnknownKey(UnknownDataKey),
     /// The index was not sealed with these keys for this pack.
     #[error(
-        "the index of the pack is not what was sealed there: somebody without the keys has changed it or \
-         put it there, or these are not its keys"
+        "the index of the pack does not authenticate: somebody without the keys has changed it or put it \
+         there, or these are not its keys"
     )]
     Forged,
     /// One of its frames is damaged.

@@ -38,7 +38,7 @@ fn damaged_header_is_named() {
     let error = read_all(&fixture("damaged-header-v1.pack")).unwrap_err();
     assert_eq!(
         error,
-        "not a sound pack: its header is not the one of its index"
+        "damaged pack: its header is not the one of its index"
     );
 }
 

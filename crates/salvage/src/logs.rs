@@ -44,7 +44,7 @@ pub enum LogsError {
         source: io::Error,
     },
     /// There is no such log.
-    #[error("there is no log {label} in {folder}; there is: {known}")]
+    #[error("there is no log {label} in {folder}; the logs there are: {known}")]
     Unknown {
         /// The label that was asked for.
         label: Label,
@@ -55,7 +55,7 @@ pub enum LogsError {
     },
     /// The current log belongs to a gateway that runs.
     #[error(
-        "the log in {folder} is being written by a gateway, which will publish it itself; stop the gateway to salvage its log all the same"
+        "a gateway is writing the log in {folder}, and publishes it; to salvage it anyway, stop the gateway"
     )]
     InUse {
         /// The folder.
@@ -71,7 +71,7 @@ pub enum LogsError {
     },
     /// The log is sealed.
     #[error(
-        "the log {label} is sealed, and its records cannot be read without the keys of its volume: set encryption = \"aes-256-gcm\" and what opens the volume, and name its store with --store"
+        "the log {label} is sealed, and its records cannot be read without the keys of its volume: set encryption = \"aes-256-gcm\" and a passphrase, key file or KMS key of the volume, and name its store with --store"
     )]
     Locked {
         /// The log.
@@ -79,14 +79,14 @@ pub enum LogsError {
     },
     /// The changes in the log would be lost.
     #[error(
-        "the log {label} was not salvaged yet: `forebay log salvage {label} --to FOLDER` first, or --force to lose what it holds"
+        "the log {label} was not salvaged yet: run `forebay log salvage {label} --to FOLDER` first, or use --force to delete its content"
     )]
     NotSalvaged {
         /// The log.
         label: Label,
     },
     /// The folder for the salvaged files exists already.
-    #[error("{folder} exists already: name a new folder, nothing is ever written over")]
+    #[error("{folder} exists already: name a new folder, because a salvage never overwrites files")]
     Exists {
         /// The folder.
         folder: PathBuf,

@@ -105,7 +105,7 @@ pub enum SalvageError {
     )]
     Bucket(String),
     /// The destination folder exists already.
-    #[error("{0} exists already: name a new folder, nothing is ever written over")]
+    #[error("{0} exists already: name a new folder, because a salvage never overwrites files")]
     Exists(PathBuf),
     /// Something could not be written.
     #[error("{path}: {source}")]

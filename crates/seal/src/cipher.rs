@@ -23,7 +23,7 @@ pub(crate) const NONCE_LEN: usize = 12;
 /// The bytes were not sealed with this key, for this place: they were changed, moved, swapped for
 /// others, or sealed with another key. The cases cannot be distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the bytes do not authenticate: they are not what was sealed there with this key")]
+#[error("the bytes do not authenticate: they were not sealed with this key for this place")]
 pub struct Forged;
 
 /// An expanded key. It lies on the heap, so that moving it leaves no copies behind, and is wiped when it is dropped.

@@ -78,7 +78,7 @@ pub enum InvalidCredential {
     Empty,
     /// A key file that is short enough to be guessed.
     #[error(
-        "the key file has fewer than {len} bytes; make one of as many random bytes",
+        "the key file has fewer than {len} bytes; create one of that many random bytes",
         len = KeyFile::MIN_LEN
     )]
     TooShort,

@@ -20,8 +20,8 @@ impl fmt::Display for DataKeyId {
 /// There is no data key with this number: the key ring is older than the sealed data, or the number was never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no data key {0} in the key ring that was read; read `forebay.keys` again, or put \
-     its newest version back"
+    "there is no data key {0} in the key ring that was read; read `forebay.keys` again, or \
+     restore its newest version"
 )]
 pub struct UnknownDataKey(pub DataKeyId);
 

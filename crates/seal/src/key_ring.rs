@@ -269,7 +269,7 @@ impl KeyRing {
         }
         let unwrapped = service.unwrap(&wrapped, service.key(), self.volume).await?;
         if unwrapped.expose() != self.volume_key.expose() {
-            let why = "what it unwraps is not what it has wrapped";
+            let why = "the unwrapped key differs from the wrapped one";
             return Err(ServiceError::Refused(why.into()).into());
         }
         let slot = Slot::Service {
@@ -384,8 +384,8 @@ fn mac(volume_key: &Secret, volume: VolumeId, line: &[u8]) -> blake3::Hash {
 pub enum RingError {
     /// It differs from the key ring that was written.
     #[error(
-        "the key ring {KEY_RING_NAME} is damaged: {0}; put an undamaged copy of it back (an earlier \
-         version of the object, or a backup)"
+        "the key ring {KEY_RING_NAME} is damaged: {0}; restore it (from an earlier version of the \
+         object, or a backup)"
     )]
     Damaged(String),
     /// A newer program wrote it.
@@ -399,8 +399,8 @@ pub enum RingError {
     },
     /// It belongs to another volume.
     #[error(
-        "the key ring {KEY_RING_NAME} is that of volume {found}, and this is volume {expected}; put \
-         the volume's own back"
+        "the key ring {KEY_RING_NAME} belongs to volume {found}, and this is volume {expected}; \
+         restore the key ring of this volume"
     )]
     OtherVolume {
         /// The volume that it names.
@@ -427,18 +427,18 @@ pub enum RingError {
         slots: usize,
     },
     /// There is no slot for this kind of credential.
-    #[error("the volume has no {0} slot; open it with what it has")]
+    #[error("the volume has no {0} slot; open it with another kind of slot")]
     NoSlotFor(&'static str),
     /// A slot opens, but the ring was not written by a holder of the keys.
     #[error(
-        "the key ring {KEY_RING_NAME} was changed by somebody who does not have the keys; put an \
-         earlier version of the object back, and find out who can write to the bucket"
+        "the key ring {KEY_RING_NAME} was changed without the keys; restore an earlier version of \
+         the object, and find out who can write to the bucket"
     )]
     Changed,
     /// An old ring has replaced a newer one.
     #[error(
-        "the key ring {KEY_RING_NAME} has generation {found}, and generation {seen} was seen before: \
-         an old one was put back"
+        "the key ring {KEY_RING_NAME} has generation {found}, but generation {seen} was seen \
+         before: an old key ring was put back"
     )]
     Older {
         /// Its generation.
@@ -459,7 +459,7 @@ pub enum RingError {
     #[error("a key ring needs at least one slot, or nothing opens the volume; add one first")]
     LastSlot,
     /// The limit of a ring is exceeded.
-    #[error("a key ring cannot hold so many {0}")]
+    #[error("a key ring cannot hold more {0}")]
     TooMuch(&'static str),
 }
 

@@ -87,7 +87,7 @@ pub enum InvalidCost {
     )]
     Bounds,
     /// The machine does not have that much memory.
-    #[error("there is not as much memory as the passphrase's cost asks for")]
+    #[error("not enough memory for the cost of the passphrase")]
     Memory,
 }
 

@@ -61,12 +61,12 @@ fn underflow(account: &'static str, balance: u64, amount: u64) -> u64 {
     // Each time that the number doubles: a fault may come with every call.
     if (before + 1).is_power_of_two() {
         tracing::error!(
-            "accounting: {account} is {balance}, and {amount} were to be taken from it; it goes on as 0. This is a fault of the program: please report it. `forebay fsck` compares the volume's sums"
+            "accounting: {account} is {balance}, and cannot be reduced by {amount}; it is set to 0. This is a bug: please report it. `forebay fsck` checks the volume's counts"
         );
     }
     debug_assert!(
         balance >= amount,
-        "{account} is {balance}, and {amount} were to be taken from it"
+        "{account} is {balance}, and cannot be reduced by {amount}"
     );
     0
 }

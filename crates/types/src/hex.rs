@@ -13,7 +13,7 @@ pub fn unhex<const N: usize>(text: &str) -> Result<[u8; N], &'static str> {
     }
     for (i, byte) in bytes.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16)
-            .map_err(|_| "an identity is no hexadecimal number")?;
+            .map_err(|_| "an identity is not a hexadecimal number")?;
     }
     Ok(bytes)
 }

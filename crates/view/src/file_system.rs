@@ -18,11 +18,11 @@ use crate::moment::{View, ViewError};
 fn answer(error: ViewError) -> Error {
     match error {
         ViewError::Metadata(StoreError::Transient(why)) | ViewError::Unavailable(why) => {
-            tracing::debug!("{why}; the client asks again");
+            tracing::debug!("{why}; the client tries again");
             Error::Delay
         }
         error => {
-            tracing::error!("a published moment cannot be read: {error}");
+            tracing::error!("cannot read the published state: {error}");
             Error::Io
         }
     }

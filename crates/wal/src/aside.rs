@@ -36,7 +36,7 @@ pub fn put_aside(
     if label.is_empty() || !label.bytes().all(plain) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("{label:?} is no label: use letters, digits and dashes"),
+            format!("{label:?} is not a valid label: use letters, digits and dashes"),
         ));
     }
     let names = storage.list()?;
@@ -218,7 +218,7 @@ impl LogFolder {
         if *label == Label::Current {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "the log itself was not put aside",
+                "the log itself was not archived",
             ));
         }
         let mut bytes = 0;

@@ -10,8 +10,8 @@ use forebay_types::{Epoch, Lsn, VolumeId};
 pub enum OpenError {
     /// A segment was written for another volume.
     #[error(
-        "log segment {segment} belongs to volume {found}, not to {expected}: point this volume at \
-         a log folder of its own, or put the old log aside first"
+        "log segment {segment} belongs to volume {found}, not to {expected}: give this volume a \
+         log folder of its own, or move the old log away first"
     )]
     ForeignVolume {
         /// The file.
@@ -24,8 +24,7 @@ pub enum OpenError {
     /// A segment was written by a later version of the program.
     #[error(
         "log segment {segment} has format version {found}, this program reads up to {supported}: \
-         start the newer program, stop it cleanly (which publishes what is in the log), or put the \
-         log aside"
+         start the newer program, stop it cleanly (which publishes the log), or move the log away"
     )]
     NewerFormat {
         /// The file.
@@ -49,7 +48,7 @@ pub enum OpenError {
     },
     /// A number that no log reaches, and that would overflow when counted on.
     #[error(
-        "{what} is {number}, which no log reaches: it was not written by this program, or is \
+        "{what} is {number}, which is impossible: it was not written by this program, or is \
          damaged; move that file out of the log folder, or restore the volume's metadata"
     )]
     OutOfRange {
@@ -61,8 +60,8 @@ pub enum OpenError {
     /// Records that should be replayed no longer exist: the log begins after `from`.
     #[error(
         "the log begins at LSN {first}, but the volume is published only up to LSN {from}: the \
-         records in between are missing; bring back the missing log segments, or put the log aside \
-         and go on with what the bucket holds"
+         records between are missing; restore the missing log segments, or move the log away and \
+         continue with the state in the bucket"
     )]
     Missing {
         /// Where replay should have begun.
@@ -72,8 +71,8 @@ pub enum OpenError {
     },
     /// The log is sealed, and no keys were given.
     #[error(
-        "log segment {segment} is sealed, and there are no keys to open it with: open the volume with what \
-         opens it (encryption = \"aes-256-gcm\"), or put the log aside"
+        "log segment {segment} is sealed, and there are no keys for it: set encryption = \"aes-256-gcm\" \
+         and a passphrase, key file or KMS key, or move the log away"
     )]
     Sealed {
         /// The file.
@@ -81,10 +80,10 @@ pub enum OpenError {
     },
     /// The log must be sealed, but is not.
     #[error(
-        "log segment {segment} is not sealed, and holds what the bucket does not have, or may: a log that is \
-         sealed from its beginning has no such segment, and nobody can tell who has written it. If sealing was just \
-         switched on after a stop that was not in order, start once more with seal_log = \"off\" and stop in \
-         order, which publishes all of the log; else somebody has put it there: move it out of the log folder"
+        "log segment {segment} is not sealed, and may hold changes that are not in the bucket: a sealed log has no \
+         such segment, and it is unknown who has written it. If you switched sealing on after a stop that was not \
+         clean, start once more with seal_log = \"off\" and shut down cleanly, which publishes all of the log; \
+         otherwise somebody has put the segment there: move it out of the log folder"
     )]
     NotSealed {
         /// The file.
@@ -100,10 +99,10 @@ pub enum OpenError {
     },
     /// The bytes are whole, but are not what a gateway of this volume sealed for that place.
     #[error(
-        "{what} in log segment {segment} does not authenticate: it is whole, so neither a crash nor a bad \
-         disk has made it so; somebody has changed the log, or put parts of another one in its place. Nothing was \
-         replayed, and nothing was changed. Find out who can write to that disk; then bring the true log back, or \
-         move the log folder away, to go on with what the bucket holds, and keep it: `forebay log salvage` reads what is authentic"
+        "{what} in log segment {segment} does not authenticate: its checksum is right, so neither a crash nor a bad \
+         disk explains it; somebody has changed the log, or replaced parts of it. Nothing was replayed, and nothing \
+         was changed. Find out who can write to that disk; then restore the true log, or, to continue with the state \
+         in the bucket, move the log folder away and keep it: `forebay log salvage` reads its authentic part"
     )]
     Forged {
         /// The file.

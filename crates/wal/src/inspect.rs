@@ -173,8 +173,7 @@ impl KeptLog {
                 });
             }
             HeaderBytes::Newer(version) => {
-                let why =
-                    format!("it has format version {version}, which only a newer program reads");
+                let why = format!("it has format version {version}; use a newer program");
                 self.unusable.push((name, why));
             }
             // Prepared for its next life, or torn while it was being begun: it has no valid records.

@@ -393,7 +393,7 @@ impl Recovery {
             {
                 return Err(OpenError::Forged {
                     segment: next.file.name.text(),
-                    what: "what it says of the segment before it".to_owned(),
+                    what: "its note on the segment before it".to_owned(),
                 });
             }
         }
@@ -464,7 +464,7 @@ impl Recovery {
                 return Err(OpenError::Io {
                     action: format!("replay {} at LSN {lsn}", stretch.segment.file.name.text()),
                     source: std::io::Error::other(
-                        "the record was valid a moment ago and is not now",
+                        "the record was valid in the scan and is not any more",
                     ),
                 });
             };

@@ -95,8 +95,8 @@ impl Wal {
             let state = shared.state.lock();
             if let (Some(shortage), true) = (&state.shortage, state.retained.is_empty()) {
                 return Err(OpenError::Io {
-                    action: "prepare the first segment (free space on its disk, or make \
-                             log segments smaller)"
+                    action: "prepare the first segment (free space on its disk, or set a smaller \
+                             log_segment)"
                         .to_owned(),
                     source: io::Error::other(shortage.clone()),
                 });

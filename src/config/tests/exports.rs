@@ -127,7 +127,7 @@ fn what_is_wrong_with_an_export_is_named_with_its_line() {
         "system.toml:3: sec = `krb5`: Kerberos is not supported: the gateway identifies clients by their addresses, and with sys trusts the user ids that they send; expected sys, none or both"
     );
     let named = error("[[export]]\npath = \"/a\"\nclients = \"*.example.com\"");
-    assert!(named.contains("names are not resolved"), "{named}");
+    assert!(named.contains("which is not resolved"), "{named}");
     assert_eq!(
         error("[[export]]\npath = \"/a\"\ncommit = \"paper\""),
         "system.toml:3: commit = `paper`: not one of the words; expected disk, bucket or async"

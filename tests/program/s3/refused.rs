@@ -13,7 +13,7 @@ fn a_variable_that_cannot_be_sent_is_named_and_not_told() {
         ("AWS_SECRET_ACCESS_KEY", "HIDDEN\r\n", "line break"),
         ("AWS_SESSION_TOKEN", " HIDDEN", "space"),
         ("AWS_REGION", "us-east-1\n", "line break"),
-        ("AWS_REGION", "us east", "no region"),
+        ("AWS_REGION", "us east", "not a region"),
         ("AWS_PROFILE", "HIDDEN\n", "line break"),
         ("AWS_ENDPOINT_URL", "http://127.0.0.1:1\n", "line break"),
         ("AWS_ENDPOINT_URL_S3", "127.0.0.1:1", "http://"),

@@ -78,7 +78,7 @@ impl Collector {
         self.context.packs.delete(pack).await?;
         self.orphans_deleted.fetch_add(1, Ordering::Relaxed);
         tracing::info!(
-            "pack {pack} was deleted, and has come back by an upload that was given up: it is deleted again"
+            "an abandoned upload has created pack {pack} again after its deletion: it is deleted again"
         );
         Ok(())
     }

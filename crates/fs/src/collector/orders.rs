@@ -16,7 +16,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 pub enum CollectRefusal {
     /// Rewriting is off.
     #[error(
-        "the gateway rewrites no packs, for its rewrite_below is 0: set it to 50, say, and start it again"
+        "the gateway rewrites no packs, because its rewrite_below is 0: set it to 50, for example, and restart the gateway"
     )]
     Off,
     /// The volume takes no more changes.

@@ -185,7 +185,7 @@ impl Collector {
             Ok(blocks) => blocks,
             Err(Unfinished::Alone(_, why)) => {
                 tracing::warn!(
-                    "pack {pack} is not known to the metadata, and is left as it is: {why}; `forebay gc` says more"
+                    "the metadata do not know pack {pack}, and it stays in the bucket: {why}; run `forebay gc` for details"
                 );
                 return Ok(false);
             }
@@ -202,7 +202,7 @@ impl Collector {
             let refers = map.is_some_and(|map| map.bytes_by_pack().contains_key(&pack));
             if refers {
                 tracing::error!(
-                    "inode {} refers to pack {pack}, which has no account; `forebay fsck` says more",
+                    "inode {} refers to pack {pack}, which has no account; run `forebay fsck`",
                     block.inode
                 );
                 return Ok(false);

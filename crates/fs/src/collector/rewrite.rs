@@ -138,7 +138,7 @@ impl Collector {
 
     fn give_up(&self, pack: PackId, why: &str, work: Work) -> Step {
         tracing::warn!(
-            "pack {pack} is mostly dead and cannot be rewritten: {why}; it is left as it is"
+            "pack {pack} is mostly dead but cannot be rewritten: {why}; it stays as it is"
         );
         self.survey.lock().leave_alone(pack);
         self.failures.store(0, Ordering::Relaxed);
@@ -223,7 +223,9 @@ impl Collector {
                 }
                 return Err(Unfinished::Alone(
                     *pack,
-                    format!("{says} bytes of it are in use, and {found} of them were found"),
+                    format!(
+                        "its account has {says} live bytes, but block maps refer to only {found}"
+                    ),
                 ));
             }
         }
@@ -318,7 +320,7 @@ impl Collector {
                         .open(block.block, &address, span.range.start, &stored);
                 let frame = opened.map_err(|error| unfinished(span.pack, error))?;
                 block.take(&address, &frame).ok_or_else(|| {
-                    let why = "a map refers to bytes that its frame does not have".to_owned();
+                    let why = "a block map refers to bytes that its frame does not have".to_owned();
                     Unfinished::Alone(span.pack, why)
                 })?;
             }

@@ -253,7 +253,7 @@ impl Files {
         }
         if came < wanted.len() {
             tracing::error!(
-                "inode {inode}, bytes from {} on, cannot be read: their block map names one place of a pack for different frames",
+                "inode {inode}, bytes from {} on, cannot be read: their block map refers to different frames at the same byte of a pack",
                 block.start(),
                 inode = node.inode,
             );

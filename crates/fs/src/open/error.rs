@@ -31,7 +31,7 @@ pub enum OpenError {
     },
     /// The bucket is older than the state that this gateway has seen.
     #[error(
-        "the bucket at {url} is as it was in epoch {found}, and {folder} is of a gateway that has seen epoch {seen} there: an earlier state was put back. Put the latest one back, and find out who can write to the bucket. If it is the one that is to be served, give the gateway a new data_dir, and keep this one until `forebay log salvage` has brought back what its log holds",
+        "the bucket at {url} has epoch {found}, but the gateway of {folder} has seen epoch {seen} there: the bucket holds an earlier state of the volume. Restore the latest state, and find out who can write to the bucket. To serve the earlier state, give the gateway a new data_dir, and keep this one until `forebay log salvage` has saved the content of its log",
         found = found.0, seen = seen.0
     )]
     PutBack {
@@ -49,7 +49,7 @@ pub enum OpenError {
     Held(#[from] Box<HeldVolume>),
     /// The bucket did not take the holder's note.
     #[error(
-        "the object {object}, which says which gateway holds the volume, cannot be read or written: {source}; the gateway needs the right to get and to put it"
+        "cannot read or write the object {object}, which names the gateway that holds the volume: {source}; the gateway needs the permissions to get and put it"
     )]
     Holder {
         /// The note's name.
@@ -63,7 +63,7 @@ pub enum OpenError {
     /// There is no volume, and this gateway has served one: a new one in its place would cover the old one, which may
     /// come back.
     #[error(
-        "{url} has no volume, and {folder} holds the log and state of volume {volume}: the store was emptied, or is another one. Name the right store, or bring the volume back; a new volume needs a data_dir of its own"
+        "{url} has no volume, but {folder} holds the log and state of volume {volume}: the store was emptied, or it is another store. Name the right store, or restore the volume; a new volume needs a data_dir of its own"
     )]
     Gone {
         /// The store.
@@ -95,7 +95,7 @@ pub enum OpenError {
     },
     /// The log of an earlier epoch must be archived, and there is no room for it.
     #[error(
-        "the log in {folder} was overtaken by another gateway's epoch and has to be archived, and the archived logs there take {archived} bytes of {limit} (log_limit): `forebay log list` shows them, `forebay log salvage LABEL --to FOLDER` brings back their changes as files, and `forebay log forget --all-salvaged` makes room"
+        "the log in {folder} was overtaken by another gateway's epoch and has to be archived, and the archived logs there take {archived} bytes of {limit} (log_limit): `forebay log list` shows them, `forebay log salvage LABEL --to FOLDER` writes their changes as files, and `forebay log forget --all-salvaged` makes room"
     )]
     ArchiveFull {
         /// The local folder.
@@ -110,7 +110,7 @@ pub enum OpenError {
     Log(#[from] forebay_wal::OpenError),
     /// A record of the log does not fit what the bucket holds.
     #[error(
-        "log record at LSN {lsn} cannot be replayed: {why}; the bucket holds a consistent file system as of LSN {published}: move the log folder away to go on with that, and keep it for salvage"
+        "cannot replay the log record at LSN {lsn}: {why}; the bucket holds a consistent file system as of LSN {published}: to continue with that state, move the log folder away, and keep it for salvage"
     )]
     Replay {
         /// The LSN of the record.

@@ -142,10 +142,10 @@ impl Local {
             // `NoRoom` became an error above.
             Fate::Nothing | Fate::NoRoom { .. } => {}
             Fate::LetGo => tracing::info!(
-                "the volume has been written in epoch {by} by another gateway since; the bucket has everything that the log in {folder} held"
+                "another gateway has written the volume since, in epoch {by}; everything in the log in {folder} is in the bucket"
             ),
             Fate::Kept { label, segments } => tracing::warn!(
-                "the log in {folder} holds changes that were not published before another gateway wrote the volume in epoch {by}: it is archived ({segments} segments, label {label}) and not replayed; `forebay log list` shows its content, and `forebay log salvage {label}` brings it back as files"
+                "the log in {folder} holds changes that were not published before another gateway wrote the volume in epoch {by}: it is archived ({segments} segments, label {label}) and not replayed; `forebay log list` shows its content, and `forebay log salvage {label}` writes it as files"
             ),
         }
         Ok(())
@@ -174,10 +174,10 @@ impl Local {
         match self.put_aside("published", Some(note), u64::MAX)? {
             Fate::Nothing | Fate::NoRoom { .. } => {}
             Fate::LetGo => tracing::info!(
-                "the bucket has all of the log in {folder}: the volume is configured to have none"
+                "everything in the log in {folder} is in the bucket; the configuration has log = none, so the log is removed"
             ),
             Fate::Kept { label, .. } => tracing::warn!(
-                "the log in {folder} was published as far as it is whole, and is archived (label {label}): the volume is configured to have none"
+                "the readable part of the log in {folder} is published, and the log is archived (label {label}): the configuration has log = none"
             ),
         }
         Ok(())

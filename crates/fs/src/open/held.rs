@@ -32,20 +32,20 @@ impl fmt::Display for HeldVolume {
             Err(why) => {
                 return write!(
                     f,
-                    "the object {HOLDER_NAME} of the volume at {url}, which says which gateway holds it, cannot be read: {why}. Make sure that no other gateway serves the volume, and start with --take-over"
+                    "cannot read the object {HOLDER_NAME} of the volume at {url}, which names the gateway that holds it: {why}. Make sure that no other gateway serves the volume, and start with --take-over"
                 );
             }
         };
         match holder.stopped {
             Some(stopped) => write!(
                 f,
-                "the volume at {url} was not closed in order: {holder} stopped at {} with {} bytes that the bucket does not have",
+                "the volume at {url} has unpublished changes: {holder} stopped at {} with {} bytes that are not in the bucket",
                 time(stopped.at),
                 stopped.unpublished_bytes
             )?,
             None => write!(
                 f,
-                "the volume at {url} is held by {holder} and has not stopped in order"
+                "the volume at {url} is held by {holder}, which has not shut down cleanly"
             )?,
         }
         if self.is_copy {
@@ -66,17 +66,17 @@ impl fmt::Display for HeldVolume {
         if is_here && holder.data_dir == data_dir.to_string() {
             write!(
                 f,
-                ". That is this data_dir, and it does not have the state file of that gateway any more: put it back to have its log published"
+                ". That is this data_dir, but the state file of that gateway is missing in it: restore that file, and the log is published"
             )?;
         } else if is_here {
             write!(
                 f,
-                ". That is this machine: if {data_dir} is not the data_dir that was meant, start with the other one, which needs no flag"
+                ". That is this machine: if you meant another data_dir than {data_dir}, start with that one, which needs no flag"
             )?;
         }
         write!(
             f,
-            ". If that gateway runs, stop it in order; if it ended by accident, start it once more with its own data_dir and stop it. If neither is possible, start this one with --take-over: the other one stops at its next publication, and its unpublished changes stay in its log, out of the volume"
+            ". If that gateway runs, shut it down cleanly; if it crashed, start it once more with its own data_dir and shut it down. If neither is possible, start this one with --take-over: the other one then stops at its next publication, and its unpublished changes stay in its log and are not in the volume"
         )
     }
 }

@@ -221,7 +221,7 @@ impl Hold {
 fn too_many() -> object_store::Error {
     object_store::Error::Generic {
         store: "bucket",
-        source: "other gateways replaced it again and again: start one after the other".into(),
+        source: "several gateways replace it at the same time: start one after the other".into(),
     }
 }
 

@@ -149,7 +149,9 @@ impl Committer {
                 record = self.sharing.kept(pack);
                 if record.is_none() {
                     // If published, it would be a file without its bytes.
-                    let why = format!("pack {pack} has gone that {gained} bytes were found in");
+                    let why = format!(
+                        "pack {pack} is gone, but {gained} bytes of this checkpoint refer to it"
+                    );
                     self.signals.stop(Stopped::Failed(why));
                     return Err(Halted);
                 }
@@ -267,6 +269,6 @@ fn notable(pack: &PutPack) -> Vec<KnownFrame> {
 /// Describes the missing objects, what the gateway does about them, and what the operator should do.
 fn explain(what: &str, folder: &str) -> String {
     format!(
-        "{what}: objects of this volume were deleted, or the server came back with another disk. Nothing more is published, and the log in {folder} keeps what was not; writes go on until it is full. Put the objects back (earlier versions of them, or a copy of the bucket), and the gateway goes on by itself. If that is not possible, copy what clients can still read, stop the gateway, and keep {folder}: `forebay log salvage current --data-dir {folder} --to NEWFOLDER` writes what is in the log as files, and `forebay salvage` what is left of the packs"
+        "{what}: objects of this volume were deleted, or the server came back with another disk. Publishing has stopped, and the log in {folder} keeps the unpublished changes; writes continue until the log is full. Restore the objects (earlier versions of them, or a copy of the bucket), and publishing resumes. If that is not possible, copy the files that clients can still read, stop the gateway, and keep {folder}: `forebay log salvage current --data-dir {folder} --to NEWFOLDER` writes the content of the log as files, and `forebay salvage` the content of the remaining packs"
     )
 }

@@ -79,7 +79,7 @@ impl Publisher {
                             let frame = &wanted[index];
                             self.context.damages.report(block, frame, &why);
                             tracing::error!(
-                                "inode {}, bytes from {} on, cannot be written anew in one piece: {why}",
+                                "inode {}, bytes from {} on, cannot be defragmented: {why}",
                                 block.inode,
                                 block.block.start()
                             );

@@ -111,7 +111,7 @@ impl Proof {
         match self.store.head(&self.descriptor).await {
             Ok(_) => Ok(()),
             Err(object_store::Error::NotFound { .. }) => Err(StoreError::Gone(format!(
-                "{}, the object that says what volume this is, is gone from the bucket",
+                "the volume's descriptor {} is gone from the bucket",
                 self.descriptor
             ))),
             Err(error) => Err(StoreError::Transient(error.to_string())),
@@ -187,7 +187,7 @@ impl Publisher {
         if packs.missing.len() < MOST_MISSING && packs.missing.insert(pack) {
             let name = object_name(pack);
             tracing::error!(
-                "{name} is gone from the bucket: somebody or something has deleted it. What memory or the disk cache has of its bytes is uploaded again; the others are lost unless the object is put back. See `forebay scrub --status`"
+                "{name} is gone from the bucket: another program has deleted it. Its bytes that are in memory or in the disk cache are uploaded again; the others are lost unless you restore the object. See `forebay scrub --status`"
             );
             self.committer.pack_missing(pack);
         }

@@ -243,7 +243,7 @@ impl Publisher {
                 }
                 Err(error) => {
                     tracing::warn!(
-                        "what packs hold cannot be read on: {error}; more of what the volume has already is uploaded again"
+                        "cannot read the fingerprints of the packs to the end: {error}; deduplication finds less, and more is uploaded"
                     );
                     break;
                 }
@@ -267,6 +267,6 @@ impl Publisher {
 
 fn not_looked_up(pack: PackId, error: &forebay_meta::StoreError) {
     tracing::warn!(
-        "what pack {pack} holds cannot be looked up: {error}; it is uploaded again if it comes"
+        "cannot look up the fingerprints of pack {pack}: {error}; the same content is uploaded again"
     );
 }

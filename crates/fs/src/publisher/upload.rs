@@ -221,7 +221,7 @@ impl Publisher {
             };
             let Some(address) = address else {
                 // If published, it would be a hole.
-                let why = "a pack has fewer frames than were to be put into it".to_owned();
+                let why = "a pack has fewer frames than were added to it".to_owned();
                 self.context.signals.stop(Stopped::Failed(why));
                 return Err(Halted);
             };

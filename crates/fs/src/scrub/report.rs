@@ -20,7 +20,7 @@ pub enum ScrubRefusal {
     Running,
     /// The accounts and checks of packs cannot be read.
     #[error(
-        "which packs there are cannot be read now: {0}; `forebay status` says how the bucket is"
+        "cannot read the list of packs now: {0}; `forebay status` shows the state of the bucket"
     )]
     Unreadable(String),
 }

@@ -112,7 +112,7 @@ impl Scrub {
             if !checked.header && !self.header_is_right(due.pack).await? {
                 verdict.result = ScrubResult::Damaged;
                 tracing::error!(
-                    "the header of {} is damaged: files do not need it, a salvage without the metadata does",
+                    "the header of {} is damaged: files do not need it, but a salvage without the metadata does",
                     object_name(due.pack)
                 );
             }
@@ -147,7 +147,7 @@ impl Scrub {
                     if u64::from(index.pack_len) == due.bytes {
                         return Ok(index);
                     }
-                    "its index and its account say different lengths".to_owned()
+                    "its index and its account have different lengths".to_owned()
                 }
                 Ok(_) => "its index is of another pack".to_owned(),
                 Err(PackError::TailTooShort { .. }) => {

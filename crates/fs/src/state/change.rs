@@ -153,7 +153,7 @@ impl State {
             AppendError::Full => Refusal::Full(parts.iter().map(|part| part.len() as u64).sum()),
             AppendError::Failed(failed) => Refusal::Error(self.log_failed(failed)),
             AppendError::TooLarge { .. } => {
-                tracing::error!("{error}; make the log segments larger");
+                tracing::error!("{error}; set a larger log_segment");
                 Refusal::Error(Error::FileTooLarge)
             }
         }

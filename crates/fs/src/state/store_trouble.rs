@@ -158,7 +158,7 @@ impl StoreTrouble {
     pub(crate) fn note_found(&self) {
         if let Some(gone) = self.gone.send_replace(None) {
             tracing::info!(
-                "what was gone from the bucket is there again, after {:?}; publishing goes on",
+                "the objects that were gone from the bucket are back after {:?}; publishing continues",
                 gone.since.elapsed()
             );
         }

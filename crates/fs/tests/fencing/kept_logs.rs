@@ -167,7 +167,7 @@ fn salvage_writes_over_nothing_and_takes_nobody_for_another() {
     };
     // A gateway is writing this log, and will publish it itself.
     let error = refused("current", &to.path().join("x"), None);
-    assert!(error.contains("being written by a gateway"), "{error}");
+    assert!(error.contains("a gateway is writing the log"), "{error}");
     let error = refused("epoch-9", &to.path().join("x"), None);
     assert!(
         error.contains("there is no log epoch-9") && error.contains("current"),

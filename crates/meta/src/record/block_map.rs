@@ -83,7 +83,7 @@ pub type Displaced = BTreeMap<PackId, u64>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
     /// The map would have more than [`MAX_EXTENTS`] extents: rewrite the block in one frame.
-    #[error("a block cannot have more than {MAX_EXTENTS} extents; write it anew in one piece")]
+    #[error("a block cannot have more than {MAX_EXTENTS} extents; write it again in one piece")]
     TooManyExtents,
     /// The range is empty, outside the block, or not held by the frame: a fault in the caller.
     #[error("the range is not one of the block that the frame holds")]

@@ -55,7 +55,7 @@ impl Kind {
         ];
         let number = fields.u8()?;
         let known = kinds.into_iter().find(|kind| *kind as u8 == number);
-        known.ok_or_else(|| fields.corrupt("names a kind of object that there is not"))
+        known.ok_or_else(|| fields.corrupt("has an unknown kind of object"))
     }
 }
 

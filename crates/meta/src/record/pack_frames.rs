@@ -77,7 +77,7 @@ impl Record for PackFrames {
         let count = fields.varint()?;
         let most = PART_FRAMES.min(fields.rest().len() / LEAST) as u64;
         if count > most {
-            return Err(fields.corrupt("has not as many frames as it says"));
+            return Err(fields.corrupt("has another number of frames than it says"));
         }
         let mut frames: Vec<KnownFrame> = Vec::with_capacity(count as usize);
         for _ in 0..count {
@@ -100,7 +100,7 @@ impl Record for PackFrames {
             };
             let end = u64::from(frame.origin.start) + u64::from(frame.raw_len);
             if frame.raw_len == 0 || end > BLOCK_SIZE {
-                return Err(fields.corrupt("has a frame that lies in no block"));
+                return Err(fields.corrupt("has a frame that is in no block"));
             }
             if frames
                 .last()

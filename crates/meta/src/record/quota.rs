@@ -56,7 +56,7 @@ impl Record for QuotaRecord {
             0 => Spread::Done,
             1 => Spread::Joining,
             2 => Spread::Leaving,
-            _ => return Err(fields.corrupt("names a step of a quota that there is not")),
+            _ => return Err(fields.corrupt("has an unknown step of a quota")),
         };
         Ok(QuotaRecord {
             spread,

@@ -57,7 +57,7 @@ impl Record for ScrubRecord {
             0 => ScrubResult::Sound,
             1 => ScrubResult::Damaged,
             2 => ScrubResult::Missing,
-            _ => return Err(fields.corrupt("names a result of a check that there is not")),
+            _ => return Err(fields.corrupt("has an unknown result of a check")),
         };
         Ok(ScrubRecord {
             checked,

@@ -142,7 +142,7 @@ impl TruncatedBlocks {
             at = end;
         }
         if ranges.is_empty() {
-            return Err(fields.corrupt("says that blocks were truncated and names none"));
+            return Err(fields.corrupt("has an empty list of truncated blocks"));
         }
         Ok(TruncatedBlocks(Some(Box::new(Ranges { ranges }))))
     }

@@ -53,11 +53,9 @@ pub(super) struct Damaged {
 enum Flaw {
     #[error("does not match its checksum")]
     Wrong,
-    #[error(
-        "has no checksum, as if it were cut off or written by something older than this program"
-    )]
+    #[error("has no checksum: it was cut off, or an older program has written it")]
     Missing,
-    #[error("has {0} bytes only: it was cut off")]
+    #[error("has only {0} bytes: it was cut off")]
     CutOff(u64),
     #[error(
         "is of a volume that was made before version 2 of its metadata's format, which this program does not read: \
@@ -102,7 +100,7 @@ impl ChecksummedStore {
     async fn get_table(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let mut answer = self.inner.get_opts(location, options.clone()).await;
         if matches!(&answer, Ok(found) if is_short(found, &options)) {
-            tracing::warn!("{location} arrived shorter than it is; read again");
+            tracing::warn!("{location} arrived truncated; it is read again");
             answer = self.inner.get_opts(location, options.clone()).await;
         }
         let found = match answer {
@@ -150,7 +148,7 @@ impl ChecksummedStore {
                     return Err(damaged(location, flaw));
                 }
                 Err(flaw) => {
-                    tracing::warn!("{location} {flaw}; read again");
+                    tracing::warn!("{location} {flaw}; it is read again");
                     tokio::time::sleep(READ_AGAIN * attempt).await;
                     attempt += 1;
                     continue;

@@ -90,7 +90,7 @@ impl ObjectStore for GatedStore {
         if location.extension() == Some(MANIFEST) && !self.gate.pass().await {
             // One of the errors after which SlateDB does not try again.
             return Err(Error::NotSupported {
-                source: "what the newest table refers to has not arrived".into(),
+                source: "objects that the newest table refers to are not in the bucket yet".into(),
             });
         }
         self.inner.put_opts(location, payload, options).await

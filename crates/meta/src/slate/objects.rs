@@ -199,13 +199,13 @@ fn flaw(whole: &Bytes, table: &SsTableHandle, blocks: &[u64]) -> Option<String> 
         }
     }
     let Some(footer_at) = whole.len().checked_sub(FOOTER_BYTES) else {
-        return Some(format!("it has {} bytes only", whole.len()));
+        return Some(format!("it has only {} bytes", whole.len()));
     };
     let mut footer = whole.slice(footer_at..);
     let (described_at, layout) = (footer.get_u64(), footer.get_u16());
     let described = ends_in_crc(whole, described_at, footer_at as u64);
     if !described || !LAYOUTS.contains(&layout) {
-        return Some("its end does not say where things lie".to_owned());
+        return Some("its end does not hold the positions of its parts".to_owned());
     }
     None
 }

@@ -88,7 +88,7 @@ impl Pin {
         self.renewing.abort();
         let deletion = self.admin.delete_checkpoint(self.note.id);
         if let Err(error) = within(self.timeout, deletion).await {
-            tracing::debug!(%error, "a note on the metadata is left to its time");
+            tracing::debug!(%error, "cannot remove a pin of the metadata; it expires");
         }
     }
 }
@@ -119,11 +119,11 @@ async fn renew(
             // The note had expired, so the objects that it named may have been deleted.
             Ok(()) => return held.store(false, Ordering::Release),
             Err(StoreError::Transient(why)) => {
-                tracing::warn!("the note on the metadata could not be renewed: {why}; tried again");
+                tracing::warn!("cannot renew the pin of the metadata: {why}; trying again");
                 pause = RENEW_AGAIN.min(pause);
             }
             Err(error) => {
-                tracing::warn!("the note on the metadata is gone: {error}");
+                tracing::warn!("the pin of the metadata is gone: {error}");
                 return held.store(false, Ordering::Release);
             }
         }

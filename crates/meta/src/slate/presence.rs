@@ -117,7 +117,7 @@ impl Presence {
             }
         }
         Err(StoreError::Transient(
-            "tables of the metadata are merged faster than they can be looked for".into(),
+            "tables of the metadata are merged faster than this check can look for them".into(),
         ))
     }
 

@@ -156,7 +156,7 @@ impl SealedStore {
                     return Err(Refused::error(location, flaw));
                 }
                 Err(flaw) => {
-                    tracing::warn!("{location} {flaw}; read again");
+                    tracing::warn!("{location} {flaw}; it is read again");
                     tokio::time::sleep(READ_AGAIN * attempt).await;
                     attempt += 1;
                     continue;

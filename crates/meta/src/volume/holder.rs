@@ -222,7 +222,7 @@ impl Holder {
         }
         if any.format > FORMAT {
             return Err(format!(
-                "it has format {}, and this program knows formats up to {FORMAT}: use a newer Forebay",
+                "it has format {}, and this program reads formats up to {FORMAT}: use a newer Forebay",
                 any.format
             ));
         }

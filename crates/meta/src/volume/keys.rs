@@ -177,7 +177,7 @@ impl StoredRing {
     ) -> Result<StoredRing, VolumeError> {
         match StoredRing::load_once(store, root).await {
             Err(VolumeError::KeyRing(RingError::Damaged(why))) => {
-                tracing::warn!("the key ring arrived damaged: {why}; read again");
+                tracing::warn!("the key ring arrived damaged: {why}; it is read again");
                 StoredRing::load_once(store, root).await
             }
             loaded => loaded,

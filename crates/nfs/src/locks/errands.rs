@@ -141,27 +141,27 @@ async fn tell(
             Ok(Ok(Status::GRANTED)) => break true,
             Ok(Ok(Status::DENIED)) => break false,
             Ok(Ok(status)) => {
-                tracing::debug!(client = %host, ?status, "a client does not say whether it takes its lock");
+                tracing::debug!(client = %host, ?status, "a client did not answer the callback for its lock");
             }
             Ok(Err(Malformed)) => {
                 tracing::debug!(client = %host, "a client's answer about its lock is malformed");
             }
             Err(failure) => {
-                tracing::debug!(client = %host, %failure, "could not tell a client that it has its lock");
+                tracing::debug!(client = %host, %failure, "cannot call a client back about its lock");
             }
         }
         if !attempts.next().await {
             metrics.lock_callbacks_failed.add(1);
             tracing::warn!(
                 client = %host,
-                "could not be told that it has its lock, which goes to the next in line; are its ports for rpcbind (111) and lockd open for this server?"
+                "the callback for a granted lock failed, and the lock goes to the next waiter: check that the client's ports for rpcbind (111) and lockd are open for this server"
             );
             break false;
         }
     };
     manager.tell(if wants_it {
         metrics.lock_callbacks.add(1);
-        tracing::debug!(client = %host, "took the lock that it waited for");
+        tracing::debug!(client = %host, "a client accepted the lock that it waited for");
         manager.table.confirm(&grant)
     } else {
         manager.table.refuse(&grant)
@@ -189,14 +189,14 @@ async fn notify(manager: Arc<LockManager>, peer: Peer, parallel: Arc<Semaphore>)
             }
         }
         let Some(failure) = failed else {
-            tracing::debug!(client = %host, "knows of the restart");
+            tracing::debug!(client = %host, "a client knows of the restart");
             return;
         };
-        tracing::debug!(client = %host, %failure, "could not tell a client of the restart");
+        tracing::debug!(client = %host, %failure, "cannot notify a client of the restart");
         if !attempts.next().await {
             tracing::warn!(
                 client = %host,
-                "could not be told of the restart: if it still runs, it believes that it holds locks that it does not; mount there again"
+                "the notification of the restart failed: if the client still runs, it assumes locks that it does not hold; mount again on that client"
             );
             return;
         }

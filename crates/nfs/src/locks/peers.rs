@@ -77,7 +77,7 @@ impl Peers {
         let notes = content.as_deref().map(Notes::decode);
         if matches!(notes, Some(None)) {
             tracing::error!(
-                "the list of clients that hold locks is damaged: they cannot be told of the restart, and must mount again"
+                "the list of clients that hold locks is damaged: they cannot be notified of the restart, and must mount again"
             );
         }
         let held_locks = match &notes {
@@ -234,7 +234,7 @@ impl Peers {
             tracing::warn!(
                 client = %host,
                 name = %name.escape_ascii(),
-                "says that it was booted anew, but several clients at its address hold locks under other names: none of them is freed"
+                "a client reports a reboot, but several clients at its address hold locks under other names: no locks are released"
             );
         }
         let mut rebooted = Vec::new();

@@ -220,7 +220,7 @@ impl<F: FileSystem> Request<'_, F> {
             local: self.local,
         };
         self.locks.note(&peer).await.map_err(|error| {
-            tracing::warn!(client = %client.host, %error, "gets no lock, because it could not be noted that it has one");
+            tracing::warn!(client = %client.host, %error, "a client gets no lock, because the list of clients that hold locks cannot be stored");
             Status::DENIED_NOLOCKS
         })
     }

@@ -76,10 +76,10 @@ enum End {
     Socket(#[from] io::Error),
     #[error(transparent)]
     Record(#[from] RecordError),
-    #[error("what came is no RPC call")]
+    #[error("the bytes are not an RPC call")]
     NotRpc,
     #[error(
-        "the client asked for TLS while other calls of it were under way, or sent more behind it"
+        "the client asked for TLS while it had other calls in flight, or sent more bytes behind the request"
     )]
     NotAlone,
     #[error("the TLS handshake failed: {0}")]

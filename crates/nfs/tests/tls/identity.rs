@@ -86,7 +86,7 @@ fn texts_that_make_no_identity_are_refused_with_what_is_wrong() {
     says(
         made(certificate, &other.key, None),
         TlsError::Key,
-        "not that of the certificate",
+        "does not belong to the certificate",
     );
     says(
         made(certificate, key, Some("")),

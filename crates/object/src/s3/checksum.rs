@@ -73,8 +73,8 @@ impl Sum {
             return Ok(());
         }
         Err(error::other(format!(
-            "{location}: the server has stored something else than was sent: its ETag is {e_tag}, and the MD5 is \
-             {expected}; if ETags of this server are no MD5, set s3_checksum to crc32 or off"
+            "{location}: the server has stored other bytes than were sent: its ETag is {e_tag}, and the MD5 is \
+             {expected}; if ETags of this server are not MD5 sums, set s3_checksum to crc32 or off"
         )))
     }
 }

@@ -253,7 +253,7 @@ impl CredentialSource {
                 match &state.held {
                     Some(held) if held.expires.is_none_or(|expires| now < expires) => {
                         tracing::warn!(
-                            "credentials cannot be read again, so those of before stay in use: {why}"
+                            "cannot read the credentials again, so the previous ones stay in use: {why}"
                         );
                         Ok(held.credentials.clone())
                     }
@@ -322,8 +322,8 @@ fn sound(credentials: Credentials) -> Found {
         () => return Ok(credentials),
     };
     Err(CredentialsError::invalid_configuration(format!(
-        "the {wrong} is empty, or holds a space, a line break or another character that no key has: correct it where it comes \
-         from"
+        "the {wrong} is empty, or holds a space, a line break or another character that is not allowed in keys: \
+         correct it in its source"
     )))
 }
 

@@ -66,7 +66,7 @@ pub fn check_region(name: &str, value: &str) -> Result<(), OpenError> {
         true => Ok(()),
         false => Err(wrong(
             name,
-            "is no region: write it like us-east-1, in letters, digits and hyphens",
+            "is not a region: write it like us-east-1, in letters, digits and hyphens",
         )),
     }
 }
@@ -119,7 +119,7 @@ pub fn endpoint(name: &str, url: &str) -> Result<String, OpenError> {
     };
     let scheme = scheme.to_ascii_lowercase();
     if !matches!(scheme.as_str(), "http" | "https") {
-        return no_url("begins with something else than http:// or https://");
+        return no_url("begins with something other than http:// or https://");
     }
     if rest.contains('@') {
         return no_url(
@@ -131,7 +131,7 @@ pub fn endpoint(name: &str, url: &str) -> Result<String, OpenError> {
     }
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if !is_authority(authority) {
-        return no_url("names no host, or a port that is none");
+        return no_url("has no host, or an invalid port");
     }
     let path = path.trim_end_matches('/');
     let end = if path.is_empty() { "" } else { "/" };
@@ -187,7 +187,7 @@ mod tests {
         }
         let bytes = OsStr::from_bytes(b"\xff");
         let error = check_variable("AWS_PROFILE", bytes).unwrap_err();
-        assert!(error.to_string().contains("=not UTF-8 text"), "{error}");
+        assert!(error.to_string().contains("not UTF-8 text"), "{error}");
         check_variable("AWS_PROFILE", OsStr::new("my profile")).unwrap();
         check_variable("AWS_REGION", OsStr::new("")).unwrap();
         check_variable("AWS_REGION", OsStr::new("eu-central-1")).unwrap();
@@ -222,7 +222,7 @@ mod tests {
         for (url, why) in [
             ("", "http://"),
             ("minio:9000", "http://"),
-            ("ftp://minio", "something else"),
+            ("ftp://minio", "something other"),
             ("http://", "no host"),
             ("http://minio:port", "no host"),
             ("http://minio:0", "no host"),

@@ -83,7 +83,7 @@ impl Shared {
             (None, _) => (0..content_len, content_len),
             (Some(_), Some(text)) => parse_content_range(text)
                 .filter(|(range, _)| range.end - range.start == content_len)
-                .ok_or_else(|| error::other(format!("{location}: strange range {text:?}")))?,
+                .ok_or_else(|| error::other(format!("{location}: unexpected range {text:?}")))?,
             (Some(asked), None) => {
                 let why = format!("{location}: the server ignored the range {asked}");
                 return Err(error::other(why));

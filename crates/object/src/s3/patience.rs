@@ -59,11 +59,11 @@ const UNSEEN: u64 = 1 << 20;
 /// Why a request was given up.
 #[derive(Debug, thiserror::Error)]
 enum GivenUp {
-    #[error("the upload stands still: {sent} bytes were taken, and none for {} s", limit.as_secs_f32())]
+    #[error("the upload stands still: {sent} bytes were accepted, and none for {} s", limit.as_secs_f32())]
     Stalled { sent: u64, limit: Duration },
     #[error("no answer within {} s", limit.as_secs_f32())]
     Unanswered { limit: Duration },
-    #[error("the answer stands still: no bytes came for {} s", limit.as_secs_f32())]
+    #[error("the answer stands still: no bytes arrived for {} s", limit.as_secs_f32())]
     AnswerStalled { limit: Duration },
 }
 

@@ -71,7 +71,7 @@ impl Class {
         Class {
             is_tiered: tier.is_some() || class == Some("INTELLIGENT_TIERING"),
             name: match name.is_empty() {
-                true => "a class that the server does not name".to_owned(),
+                true => "a storage class that the server does not name".to_owned(),
                 false => format!("storage class {}", name.join(", ")),
             },
         }

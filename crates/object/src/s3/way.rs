@@ -65,7 +65,7 @@ fn trusting(path: &Path) -> Result<TlsContext, OpenError> {
     };
     let text = fs::read(path).map_err(|error| failed(format!("it cannot be read: {error}")))?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let found = found.map_err(|error| failed(format!("it is no PEM file: {error}")))?;
+    let found = found.map_err(|error| failed(format!("it is not a PEM file: {error}")))?;
     if found.is_empty() {
         return Err(failed("there is no certificate in it".to_owned()));
     }
@@ -74,7 +74,7 @@ fn trusting(path: &Path) -> Result<TlsContext, OpenError> {
         let number = number + 1;
         known
             .add(certificate)
-            .map_err(|error| failed(format!("certificate {number} in it is none: {error}")))?;
+            .map_err(|error| failed(format!("certificate {number} in it is not valid: {error}")))?;
     }
     let trusted = TrustStore::default().with_pem_certificate(text);
     let context = TlsContext::builder().with_trust_store(trusted).build();
@@ -152,7 +152,7 @@ fn route(
     };
     match route.url.split_once("://") {
         Some(("http" | "https", _)) => {}
-        Some(_) => return Err(route.failed("only http:// and https:// can be spoken to")),
+        Some(_) => return Err(route.failed("only http:// and https:// are supported")),
         None => route.url = format!("http://{}", route.url),
     }
     Ok(Some(route))

@@ -184,7 +184,7 @@ impl SealedHeader {
         let payload_len = stored.len().checked_sub(FRAME_HEADER_LEN)?;
         if take_u32(stored, PAYLOAD_LEN_AT)? as usize != payload_len {
             return Some(Err(HeaderFault::Damaged(
-                "its payload has another length than it says",
+                "its payload has another length than its header says",
             )));
         }
         Some(Ok(SealedHeader {

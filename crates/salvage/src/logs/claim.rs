@@ -25,7 +25,7 @@ pub enum ClaimError {
     },
     /// The log has changes that the bucket does not have.
     #[error(
-        "the log in {folder} holds {records} changes that the bucket does not have: start the gateway and stop it, which publishes them, and come back. If it does not start, --put-log-aside goes on without them: the next start then keeps the log as one to be salvaged (`forebay log list`)"
+        "the log in {folder} holds {records} changes that are not in the bucket: start the gateway and stop it, which publishes them, and run this command again. If the gateway does not start, --put-log-aside continues without them: the next start then archives the log, and you can salvage it (`forebay log list`)"
     )]
     Unpublished {
         /// The local folder.

@@ -136,7 +136,7 @@ fn a_service_that_does_not_unwrap_what_it_wraps_gets_no_slot() {
         (Err(refused.clone()), refused),
         (
             Ok([7; 32]),
-            ServiceError::Refused("what it unwraps is not what it has wrapped".into()),
+            ServiceError::Refused("the unwrapped key differs from the wrapped one".into()),
         ),
     ] {
         let mut service = FakeKeyService::new("new");

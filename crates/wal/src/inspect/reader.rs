@@ -101,13 +101,13 @@ impl fmt::Display for GapReason {
             GapReason::Forged { file } => {
                 write!(
                     f,
-                    "{file} does not authenticate there: somebody has changed it"
+                    "{file} does not authenticate there: it was changed without the keys"
                 )
             }
             GapReason::NotSealed { file } => {
                 write!(
                     f,
-                    "{file} is not sealed, and seal_log says that it has to be: anybody can have written it"
+                    "{file} is not sealed, but seal_log requires it: it is unknown who has written it"
                 )
             }
             GapReason::Missing { number } => {

@@ -73,7 +73,7 @@ impl fmt::Display for Ending {
             Ending::Torn => f.write_str("within a record that was being written"),
             Ending::Damaged { durable_until } => write!(
                 f,
-                "too soon: records up to LSN {durable_until} had been on stable storage and are gone"
+                "too early: records up to LSN {durable_until} were on stable storage and are gone"
             ),
         }
     }

@@ -67,23 +67,19 @@ pub enum QuotaError {
     )]
     NotFound(DisplayPath),
     /// It is a file, a link or another object.
-    #[error("{0} is not a directory: quotas are for directories and all that is below them")]
+    #[error("{0} is not a directory: a quota is of a directory and everything below it")]
     NotADirectory(DisplayPath),
     /// The root directory.
-    #[error(
-        "the root directory gets no quota: the setting volume_limit says how large the volume is"
-    )]
+    #[error("the root directory cannot have a quota: set volume_limit to limit the whole volume")]
     Root,
     /// The directory has no quota.
-    #[error("{0} has no quota; `forebay quota list` prints those that there are")]
+    #[error("{0} has no quota; `forebay quota list` prints all quotas")]
     None(DisplayPath),
     /// No limit was given.
-    #[error("no limit is given: say how many bytes or files {0} may have, or remove its quota")]
+    #[error("no limit is given: give a number of bytes or files for {0}, or remove its quota")]
     NoLimit(DisplayPath),
     /// The volume could not do it.
-    #[error(
-        "the volume cannot do it now: {0}; `forebay status` and the gateway's messages say why"
-    )]
+    #[error("the volume cannot do it now: {0}; see `forebay status` and the gateway's messages")]
     Volume(#[from] Error),
 }
 

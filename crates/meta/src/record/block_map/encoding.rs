@@ -164,7 +164,7 @@ pub(super) fn read(fields: &mut Reader<'_>) -> Result<BlockMap, Corrupt> {
     };
     // Each extent takes at least a byte: a wrong count reserves little memory.
     if count > MAX_EXTENTS as u64 || count > fields.rest().len() as u64 {
-        return Err(fields.corrupt("has not as many extents as it says"));
+        return Err(fields.corrupt("has another number of extents than it says"));
     }
     let mut extents: Vec<Extent> = Vec::with_capacity(count as usize);
     for _ in 0..count {
@@ -183,9 +183,9 @@ pub(super) fn read(fields: &mut Reader<'_>) -> Result<BlockMap, Corrupt> {
     }
     let is_shared = extents.iter().any(|extent| extent.frame.origin.is_some());
     if is_shared != (version == SHARED_VERSION) {
-        return Err(
-            fields.corrupt("has shared frames in the version without, or none in that with")
-        );
+        return Err(fields.corrupt(
+            "has shared frames in the version without them, or none in the version with them",
+        ));
     }
     Ok(BlockMap { extents })
 }
@@ -268,11 +268,11 @@ fn read_origin(
                 start: fields.varint_u32()?,
             };
             match expected == Some(origin) {
-                true => Err(fields.corrupt("tells an origin in full that goes on")),
+                true => Err(fields.corrupt("has a full origin where a continued one is expected")),
                 false => Ok(origin),
             }
         }
-        _ => Err(fields.corrupt("has an origin that goes on from nothing")),
+        _ => Err(fields.corrupt("has a continued origin without one before it")),
     }
 }
 
@@ -285,7 +285,7 @@ fn one_encoding(
 ) -> Result<Extent, Corrupt> {
     match said == flags(before, &extent) {
         true => Ok(extent),
-        false => Err(fields.corrupt("has an extent that would not be written like that")),
+        false => Err(fields.corrupt("has an extent in an encoding that no version writes")),
     }
 }
 

@@ -28,12 +28,12 @@ type Identity = [u8; IDENTITY_LEN];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Flaw {
     #[error(
-        "is not sealed, as everything in this volume is: it is damaged, or was put there by somebody else"
+        "is not sealed, but this volume is: it is damaged, or somebody without the keys has put it there"
     )]
     NotSealed,
     #[error(
-        "is sealed in a way that this program does not know (version {version}, algorithm {algorithm}): it is \
-         damaged, or a newer program has written it"
+        "is sealed in an unknown format (version {version}, algorithm {algorithm}): it is damaged, or a newer \
+         program has written it"
     )]
     Unknown { version: u16, algorithm: u8 },
     #[error("cannot be opened: {0}")]
@@ -44,9 +44,9 @@ pub(super) enum Flaw {
     Forged,
     #[error("has a length that no sealed object has: it was cut off, or something was added")]
     Length,
-    #[error("ends before what is asked of it: it was cut off, or something else is in its place")]
+    #[error("ends before the requested range: it was cut off or replaced")]
     Short,
-    #[error("did not arrive as a whole")]
+    #[error("did not arrive completely")]
     Incomplete,
 }
 

@@ -274,9 +274,9 @@ async fn what_was_put_elsewhere_or_unsealed_is_refused_and_named() {
         (refused(all.0), &second, "does not authenticate"),
         (refused(all.1), &unsealed, "is not sealed"),
         (refused(all.2), &older, "no data key 9"),
-        (refused(all.3), &short, "ends before what is asked"),
+        (refused(all.3), &short, "ends before the requested range"),
         (refused(all.4), &short, "does not authenticate"),
-        (refused(all.5), &emptied, "ends before what is asked"),
+        (refused(all.5), &emptied, "ends before the requested range"),
         (refused(all.6), &emptied, "is not sealed"),
     ] {
         assert!(why.contains(words), "{why}");

@@ -1153,7 +1153,7 @@ pub static ANSWERS: &[Advice] = &[
         400,
         Configuration,
         Fault::Refused,
-        "the server refuses the request, and does not say why",
+        "the server refuses the request without a reason",
         "expired credentials are answered like that where an answer has no body: check them; then the endpoint: http:// to a port that speaks TLS is answered like that as well",
     ),
     row(

@@ -90,7 +90,11 @@ async fn a_file_that_has_changed_is_noticed_without_a_failure() {
     std::fs::remove_file(&file).unwrap();
     agent.gives_nothing();
     tokio::time::advance(LOOK).await;
-    assert_eq!(agent.key().await.unwrap(), "second", "those of before stay");
+    assert_eq!(
+        agent.key().await.unwrap(),
+        "second",
+        "the previous ones stay"
+    );
 }
 
 #[tokio::test(start_paused = true)]
