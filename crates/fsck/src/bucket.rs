@@ -76,7 +76,7 @@ impl Bucket {
             match self.list(walk, packs).await {
                 Ok(()) => break,
                 Err(error) if attempt < ATTEMPTS => {
-                    tracing::warn!("listing the bucket: {error}; asked again");
+                    tracing::warn!("listing the bucket: {error}; trying again");
                     tokio::time::sleep(PAUSE * attempt).await;
                 }
                 Err(error) => return Err(Ended::Bucket(error.to_string())),
@@ -186,7 +186,7 @@ impl Bucket {
                 Ok(Some(why)) => why,
                 Err(Unread::Bucket(why)) => return Err(Ended::Bucket(why)),
                 Err(Unread::Missing) => "it is not in the bucket any more".to_owned(),
-                Err(Unread::CutOff { len }) => format!("it has {len} bytes only"),
+                Err(Unread::CutOff { len }) => format!("it has only {len} bytes"),
             };
             suspects.push((pack, why));
         }
@@ -229,9 +229,9 @@ impl Bucket {
         } else if u64::from(index.pack_len) != record.bytes {
             "its index and its account have different lengths"
         } else if index.entries.len() as u64 != u64::from(record.frames) {
-            "its index and its account say different numbers of frames"
+            "its index and its account have different numbers of frames"
         } else if raw_bytes != record.raw_bytes {
-            "its index and its account say different numbers of bytes"
+            "its index and its account have different numbers of bytes"
         } else {
             return Ok(None);
         };
@@ -245,7 +245,11 @@ impl Bucket {
         loop {
             let why = match self.store.get_range(&path, from..to).await {
                 Ok(bytes) if bytes.len() as u64 == to - from => return Ok(bytes),
-                Ok(bytes) => format!("{} bytes came where {} lie", bytes.len(), to - from),
+                Ok(bytes) => format!(
+                    "the read returned {} bytes instead of {}",
+                    bytes.len(),
+                    to - from
+                ),
                 Err(Error::NotFound { .. }) => return Err(Unread::Missing),
                 Err(error) => error.to_string(),
             };

@@ -68,11 +68,11 @@ pub enum CheckError {
     #[error(transparent)]
     Volume(#[from] VolumeError),
     /// The metadata cannot be read.
-    #[error("the metadata cannot be read, so nothing more is known of the volume: {0}")]
+    #[error("the metadata cannot be read, so the check cannot continue: {0}")]
     Metadata(StoreError),
     /// A gateway deleted the metadata under the check in every attempt.
     #[error(
-        "the running gateway deletes metadata faster than they can be checked ({0}); let the check write a note to the bucket (leave out --no-pin), set the clocks of both machines right, or stop the gateway meanwhile. If no gateway runs, the metadata are damaged: attach an undamaged copy of the bucket"
+        "the running gateway deletes metadata faster than they can be checked ({0}); let the check write a note to the bucket (leave out --no-pin), correct the clocks of both machines, or stop the gateway during the check. If no gateway runs, the metadata are damaged: use an undamaged copy of the bucket"
     )]
     Overtaken(StoreError),
     /// The bucket did not answer well.
@@ -148,7 +148,7 @@ pub async fn check(
                 // Perhaps the metadata are not damaged, but a gateway merged and deleted them.
                 if attempt < ATTEMPTS {
                     tracing::warn!(
-                        "metadata were deleted meanwhile ({error}); the check starts over"
+                        "the gateway deleted metadata during the check ({error}); the check starts again"
                     );
                     attempt += 1;
                     continue;
@@ -196,7 +196,7 @@ pub(crate) async fn open(metadata: &InBucket, pin: bool) -> Result<Arc<SlateRead
         match pinned.await {
             Ok(reader) => return Ok(Arc::new(reader)),
             Err(error) => tracing::warn!(
-                "the metadata cannot be kept from being deleted ({error}); the check goes on, and starts over if that happens"
+                "cannot protect the metadata from deletion ({error}); the check continues, and starts again if metadata are deleted"
             ),
         }
     }

@@ -90,7 +90,7 @@ impl fmt::Display for VolumeCount {
         f.write_str(match self {
             VolumeCount::UsedBytes => "bytes that block maps refer to",
             VolumeCount::Objects => "objects",
-            VolumeCount::ChargedBytes => "bytes that quotas count",
+            VolumeCount::ChargedBytes => "bytes charged to quotas",
         })
     }
 }
@@ -99,7 +99,7 @@ impl fmt::Display for VolumeCount {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 #[rustfmt::skip]
-#[allow(missing_docs, reason = "the sentences say what the fields are")]
+#[allow(missing_docs, reason = "the messages describe the fields")]
 pub enum Finding {
     #[error("the metadata entry {key} cannot be read: it {why}")]
     DamagedRecord { #[serde(serialize_with = "text")] key: DisplayKey, why: &'static str },
@@ -108,97 +108,97 @@ pub enum Finding {
 
     #[error("the note forebay.holder, which names the gateway that holds the volume, cannot be read: {why}")]
     DamagedHolder { why: String },
-    #[error("the volume has no readable state: what it counts, and which numbers come next, is not known")]
+    #[error("the volume has no readable state: its counts and the next numbers of objects and packs are unknown")]
     NoVolumeState,
-    #[error("the volume counts {says} {count} and has {is}")]
+    #[error("the volume counts {says} {count}, but has {is}")]
     WrongVolumeCount { count: VolumeCount, says: u64, is: u64 },
-    #[error("the next object would get inode {next}, and there is inode {highest} already")]
+    #[error("the next object would get inode {next}, but there is an inode {highest} already")]
     NextInodeTooLow { next: u64, #[serde(serialize_with = "number")] highest: Inode },
-    #[error("the next pack would get number {next}, and there is {highest} already")]
+    #[error("the next pack would get number {next}, but there is a pack {highest} already")]
     NextPackTooLow { #[serde(serialize_with = "digits")] next: PackId, #[serde(serialize_with = "digits")] highest: PackId },
 
     #[error("the root directory {why}")]
     BadRoot { why: &'static str },
     #[error("inode {inode}, a {}, has no name", of_kind(.kind))]
     Orphan { #[serde(serialize_with = "number")] inode: Inode, #[serde(serialize_with = "word", rename = "kind")] kind: Kind },
-    #[error("inode {inode} counts {says} links and has {is}")]
+    #[error("inode {inode} counts {says} links, but has {is}")]
     WrongLinkCount { #[serde(serialize_with = "number")] inode: Inode, says: u32, is: u64 },
     #[error("inode {inode} has impossible attributes: {why}")]
     BadAttributes { #[serde(serialize_with = "number")] inode: Inode, why: &'static str },
 
-    #[error("directory {inode} counts {says} names and has {is}")]
+    #[error("directory {inode} counts {says} names, but has {is}")]
     WrongEntryCount { #[serde(serialize_with = "number")] inode: Inode, says: u64, is: u64 },
-    #[error("directory {inode} would give its next name cookie {next}, and has {highest} already")]
+    #[error("directory {inode} would give its next name cookie {next}, but has a cookie {highest} already")]
     NextCookieTooLow { #[serde(serialize_with = "number")] inode: Inode, next: u64, highest: u64 },
-    #[error("directory {inode} says that it is in {says}, and its name is in {is}")]
+    #[error("the parent of directory {inode} is {says}, but its name is in {is}")]
     WrongParent { #[serde(serialize_with = "number")] inode: Inode, #[serde(serialize_with = "number")] says: Inode, #[serde(serialize_with = "number")] is: Inode },
     #[error("directory {inode} has {names} names")]
     ManyNames { #[serde(serialize_with = "number")] inode: Inode, names: u64 },
-    #[error("directory {inode} lies below itself, {directories} directories around: nothing of it can be reached from the root")]
+    #[error("directory {inode} is below itself, in a loop of {directories} directories that is not reachable from the root")]
     Loop { #[serde(serialize_with = "number")] inode: Inode, directories: u64 },
 
-    #[error("name {name} in directory {directory} stands for inode {inode}, which is not there")]
+    #[error("name {name} in directory {directory} refers to inode {inode}, which does not exist")]
     NameWithoutObject { #[serde(serialize_with = "number")] directory: Inode, name: Name, #[serde(serialize_with = "number")] inode: Inode },
-    #[error("name {name} in directory {directory} calls inode {inode} a {}, and it is a {}", of_kind(.says), of_kind(.is))]
+    #[error("name {name} in directory {directory} says that inode {inode} is a {}, but it is a {}", of_kind(.says), of_kind(.is))]
     WrongKind { #[serde(serialize_with = "number")] directory: Inode, name: Name, #[serde(serialize_with = "number")] inode: Inode, #[serde(serialize_with = "word")] says: Kind, #[serde(serialize_with = "word")] is: Kind },
-    #[error("there are {entries} names and cookies in inode {directory}, which is no directory")]
+    #[error("there are {entries} names and cookies in inode {directory}, which is not a directory")]
     NamesInNoDirectory { #[serde(serialize_with = "number")] directory: Inode, entries: u64 },
     #[error("name {name} in directory {directory} {why}")]
     BadName { #[serde(serialize_with = "number")] directory: Inode, name: Name, why: &'static str },
-    #[error("name {name} in directory {directory} has cookie {cookie}, which is not there: listings do not show it")]
+    #[error("name {name} in directory {directory} has cookie {cookie}, which does not exist: listings do not show the name")]
     NameWithoutCookie { #[serde(serialize_with = "number")] directory: Inode, name: Name, cookie: u64 },
-    #[error("cookie {cookie} in directory {directory} is of name {name}, which is not there: listings show what cannot be opened")]
+    #[error("cookie {cookie} in directory {directory} belongs to name {name}, which does not exist: listings show a name that cannot be opened")]
     CookieWithoutName { #[serde(serialize_with = "number")] directory: Inode, name: Name, cookie: u64 },
     #[error("name {name} in directory {directory} and its cookie {cookie} contradict each other: {why}")]
     NameAndCookieDiffer { #[serde(serialize_with = "number")] directory: Inode, name: Name, cookie: u64, why: &'static str },
 
-    #[error("inode {inode} has {blocks} block maps, and {why}")]
+    #[error("inode {inode} has {blocks} block maps, but {why}")]
     StrayBlocks { #[serde(serialize_with = "number")] inode: Inode, blocks: u64, why: &'static str },
     #[error("block {block} of inode {inode} has bytes behind the end of the file at {size}")]
     BlockBehindEnd { #[serde(serialize_with = "number")] inode: Inode, block: u64, size: u64 },
-    #[error("block {block} of inode {inode} refers to a frame that cannot be: {why}")]
+    #[error("block {block} of inode {inode} refers to an impossible frame: {why}")]
     ImpossibleFrame { #[serde(serialize_with = "number")] inode: Inode, block: u64, #[serde(serialize_with = "digits")] pack: PackId, offset: u32, why: &'static str },
-    #[error("inode {inode} counts {says} bytes and its block maps hold {is}")]
+    #[error("inode {inode} counts {says} bytes, but its block maps hold {is}")]
     WrongUsed { #[serde(serialize_with = "number")] inode: Inode, says: u64, is: u64 },
-    #[error("inode {inode} is to be collected as a removed file, and is there")]
+    #[error("inode {inode} is noted for collection as a removed file, but it still exists")]
     GarbageOfLiving { #[serde(serialize_with = "number")] inode: Inode },
-    #[error("block {block} of the removed inode {inode} was collected up to {first_block}, and is there")]
+    #[error("block {block} of the removed inode {inode} still exists, but blocks before {first_block} were collected")]
     CollectedBlock { #[serde(serialize_with = "number")] inode: Inode, block: u64, first_block: u64 },
 
-    #[error("pack {pack} has no account, and block maps refer to {bytes} bytes of it")]
+    #[error("pack {pack} has no account, but block maps refer to {bytes} bytes of it")]
     PackWithoutAccount { #[serde(serialize_with = "digits")] pack: PackId, bytes: u64 },
-    #[error("pack {pack} counts {says} live bytes and has {is}")]
+    #[error("pack {pack} counts {says} live bytes, but has {is}")]
     WrongLiveBytes { #[serde(serialize_with = "digits")] pack: PackId, says: u64, is: u64 },
-    #[error("pack {pack} is to be deleted, and {why}")]
+    #[error("pack {pack} is noted for deletion, but {why}")]
     DeadPackInUse { #[serde(serialize_with = "digits")] pack: PackId, bytes: u64, why: &'static str },
-    #[error("the account of pack {pack} cannot be: {why}")]
+    #[error("the account of pack {pack} is impossible: {why}")]
     BadPackAccount { #[serde(serialize_with = "digits")] pack: PackId, why: &'static str },
-    #[error("pack {pack} is not there, and there is a note on {of}")]
+    #[error("pack {pack} does not exist, but there is a note on {of}")]
     StrayNote { #[serde(serialize_with = "digits")] pack: PackId, of: &'static str },
-    #[error("what is noted of the frame at byte {offset} of pack {pack} cannot be")]
+    #[error("the note on the frame at byte {offset} of pack {pack} is impossible")]
     ImpossibleNote { #[serde(serialize_with = "digits")] pack: PackId, offset: u32 },
-    #[error("{is} blocks share frames of pack {pack} that were written for others, and {says} are noted")]
+    #[error("{is} blocks share frames of pack {pack} that were written for other blocks, but only {says} of them are noted")]
     MissingSharers { #[serde(serialize_with = "digits")] pack: PackId, says: u64, is: u64 },
     #[error("pack {pack} is not in the bucket: {object}")]
     MissingPack { #[serde(serialize_with = "digits")] pack: PackId, object: String },
-    #[error("pack {pack} has {is} bytes in the bucket and was written with {says}: {object}")]
+    #[error("pack {pack} has {is} bytes in the bucket, but was written with {says}: {object}")]
     WrongPackLength { #[serde(serialize_with = "digits")] pack: PackId, object: String, says: u64, is: u64 },
 
-    #[error("it is noted when pack {pack} was read back, and it has no account")]
+    #[error("there is a scrub result of pack {pack}, which has no account")]
     CheckOfNoPack { #[serde(serialize_with = "digits")] pack: PackId },
 
     #[error("there is a quota of inode {inode}, {why}")]
     QuotaOfNoDirectory { #[serde(serialize_with = "number")] inode: Inode, why: &'static str },
-    #[error("the tree of inode {inode} counts {says_bytes} bytes and {says_files} objects, and has {is_bytes} and {is_files}")]
+    #[error("the tree of inode {inode} counts {says_bytes} bytes and {says_files} objects, but has {is_bytes} and {is_files}")]
     WrongUsage { #[serde(serialize_with = "number")] inode: Inode, says_bytes: u64, says_files: u64, is_bytes: u64, is_files: u64 },
     #[error("{files} objects count in the tree of inode {inode}, which has no quota")]
     TreeWithoutQuota { #[serde(serialize_with = "number")] inode: Inode, files: u64 },
-    #[error("inode {inode} counts in {}, and the directory {directory} that holds it in {}", of_tree(.says), of_tree(.is))]
+    #[error("inode {inode} counts in {}, but its directory {directory} in {}", of_tree(.says), of_tree(.is))]
     WrongTree { #[serde(serialize_with = "number")] inode: Inode, #[serde(serialize_with = "number")] directory: Inode, #[serde(serialize_with = "number_or_none")] says: Option<Inode>, #[serde(serialize_with = "number_or_none")] is: Option<Inode> },
 
     #[error("bytes {from} to {to} of inode {inode} cannot be read: the frame at byte {offset} of {object}: {why}")]
     DamagedFrame { #[serde(serialize_with = "number")] inode: Inode, from: u64, to: u64, #[serde(serialize_with = "digits")] pack: PackId, object: String, offset: u32, why: String },
-    #[error("{object} does not explain itself: {why}")]
+    #[error("{object} has a damaged header or index: {why}")]
     DamagedPack { #[serde(serialize_with = "digits")] pack: PackId, object: String, why: String },
 
     #[error("{object}, of the metadata, is damaged: {why}")]

@@ -141,7 +141,9 @@ pub async fn garbage(
                 if attempt == ATTEMPTS {
                     return Err(CheckError::Overtaken(error));
                 }
-                tracing::warn!("metadata were deleted meanwhile ({error}); the search starts over");
+                tracing::warn!(
+                    "the gateway deleted metadata during the search ({error}); the search starts again"
+                );
                 attempt += 1;
             }
             Err(error) => return Err(failed(error)),
@@ -250,7 +252,7 @@ impl Search<'_> {
         }
         if let Some((_, _, [finding, ..])) = damaged.kinds().next() {
             return Err(Ended::Metadata(StoreError::Corrupt(format!(
-                "{finding}; `forebay fsck` says more, and nothing is deleted before that is put right"
+                "{finding}; run `forebay fsck`: nothing is deleted until the volume is repaired"
             ))));
         }
         let sorted = listed.sorted(epoch);
@@ -326,7 +328,7 @@ async fn epoch(source: &dyn Source) -> Result<u64, Ended> {
     match state.transpose() {
         Ok(Some(state)) => Ok(state.epoch.0),
         Ok(None) => Err(Ended::Metadata(StoreError::Corrupt(
-            "the volume's state is missing; `forebay fsck` says more".to_owned(),
+            "the volume's state is missing; run `forebay fsck`".to_owned(),
         ))),
         Err(corrupt) => Err(Ended::Metadata(corrupt.into())),
     }

@@ -57,7 +57,7 @@ impl Stage {
             Stage::Bucket => "objects in the bucket",
             Stage::Packs => "packs",
             Stage::Data => "data",
-            Stage::Paths => "paths of what was found",
+            Stage::Paths => "paths of the findings",
             Stage::Deleting => "deleting orphans",
         }
     }

@@ -149,12 +149,12 @@ pub enum RepairError {
     Check(#[from] CheckError),
     /// A gateway opened the volume for writing meanwhile.
     #[error(
-        "a gateway has opened the volume meanwhile; what was repaired until then stays. Stop all gateways of this volume and repair it again"
+        "a gateway has opened the volume during the repair; the steps before that stay. Stop all gateways of this volume, and repair it again"
     )]
     Fenced,
     /// The bucket is of an earlier epoch than one that this machine has seen.
     #[error(
-        "the volume is of epoch {}, and the gateway with this data_dir has seen epoch {}: an earlier state was put back, or later objects of its metadata were removed. Bring the latest state back, and repair that. To go on with this one, name a new data_dir",
+        "the volume has epoch {}, but the gateway with this data_dir has seen epoch {}: an earlier state was put back, or later objects of its metadata were removed. Restore the latest state, and repair that. To continue with the present one, name a new data_dir",
         found.0,
         seen.0
     )]
@@ -165,9 +165,7 @@ pub enum RepairError {
         seen: Epoch,
     },
     /// The metadata could not be written.
-    #[error(
-        "the metadata could not be written: {0}; what was repaired until then stays. Repair it again"
-    )]
+    #[error("the metadata could not be written: {0}; the steps before that stay. Repair it again")]
     Write(String),
 }
 
@@ -277,7 +275,7 @@ async fn volume_state(
         .as_ref()
         .is_some_and(|value| records::is_later_state(value))
     {
-        let later = "the volume was served by a later version of Forebay: repair it with that one";
+        let later = "a later version of Forebay has served the volume: repair it with that version";
         return Err(refused(StoreError::Fatal(later.into())));
     }
     let state = value.and_then(|value| VolumeState::decode(&key, &value).ok());

@@ -98,7 +98,7 @@ where
     loop {
         match ask().await {
             Err(StoreError::Transient(why)) if attempt < ATTEMPTS => {
-                tracing::warn!("{why}; asked again");
+                tracing::warn!("{why}; trying again");
                 tokio::time::sleep(PAUSE * attempt).await;
             }
             answer => return answer,

@@ -72,7 +72,7 @@ impl Entries {
         let why = if found.name != name {
             "the cookie is of another name"
         } else if found.inode != record.inode {
-            "they stand for different objects"
+            "they refer to different objects"
         } else if found.kind != record.kind {
             "they name different kinds of objects"
         } else {

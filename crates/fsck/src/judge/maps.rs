@@ -124,9 +124,9 @@ impl<'a> Maps<'a> {
         };
         let row = current.row.and_then(|at| self.rows.get(at));
         let why = match row.map(|row| row.what) {
-            None => Some("there is no such object"),
+            None => Some("the inode does not exist"),
             Some(What::Object(Kind::Regular) | What::Unreadable | What::Garbage) => None,
-            Some(What::Object(_)) => Some("it is no file"),
+            Some(What::Object(_)) => Some("it is not a file"),
         };
         if let Some(why) = why {
             let Current { inode, blocks, .. } = current;
@@ -198,7 +198,7 @@ pub(crate) fn refer(
         before = Some(frame);
         let why = match impossible(frame) {
             Some(why) => Some(why).filter(|_| is_first),
-            None if is_behind(frame, packs) => Some("it lies behind the frames of its pack"),
+            None if is_behind(frame, packs) => Some("it is behind the frames of its pack"),
             None => None,
         };
         if let Some(why) = why {
@@ -218,7 +218,7 @@ pub(crate) fn impossible(frame: &FrameAddress) -> Option<&'static str> {
         return Some("no frame has such lengths");
     }
     if (frame.offset as usize) < PACK_HEADER_LEN {
-        return Some("it lies in the header of its pack");
+        return Some("it is in the header of its pack");
     }
     None
 }

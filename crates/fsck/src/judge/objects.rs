@@ -342,7 +342,7 @@ impl Objects {
     pub(crate) fn finish(&mut self, sink: &mut dyn Sink) -> Vec<Inode> {
         self.tell_stray(sink);
         if self.holds(Inode::ROOT) && self.find(Inode::ROOT).is_none() {
-            let why = "is not there";
+            let why = "does not exist";
             sink.found(Finding::BadRoot { why });
         }
         let mut differ = Vec::new();
@@ -404,8 +404,8 @@ fn judge_links(row: &Row, kind: Kind, own: Option<&DirectoryRow>, sink: &mut dyn
     let names = u64::from(row.names);
     if inode == Inode::ROOT {
         let why = match own {
-            None => Some("is no directory"),
-            Some(own) if own.parent != Inode::ROOT => Some("says that it is in another one"),
+            None => Some("is not a directory"),
+            Some(own) if own.parent != Inode::ROOT => Some("has a parent"),
             Some(_) if names > 0 => Some("has a name"),
             Some(_) => None,
         };
@@ -465,9 +465,9 @@ fn impossible(record: &InodeRecord) -> Option<&'static str> {
     }
     match &record.content {
         Content::Regular => None,
-        _ if record.used != 0 => Some("it counts bytes in block maps and is no file"),
+        _ if record.used != 0 => Some("it counts bytes in block maps, but is not a file"),
         Content::Symlink { target } if target.len() > SYMLINK_MAX => {
-            Some("its target is longer than a path can be")
+            Some("its target is too long for a path")
         }
         Content::Symlink { target } if target.len() as u64 != record.size => {
             Some("its size is not the length of its target")
@@ -478,10 +478,12 @@ fn impossible(record: &InodeRecord) -> Option<&'static str> {
 
 pub(crate) fn impossible_name(name: &[u8]) -> Option<&'static str> {
     match name {
-        b"." | b".." => Some("means a directory itself or its parent, and cannot be opened"),
-        _ if name.len() > NAME_MAX => Some("is longer than a name can be, and cannot be opened"),
+        b"." | b".." => {
+            Some("is reserved for a directory itself or its parent, and cannot be opened")
+        }
+        _ if name.len() > NAME_MAX => Some("is too long, and cannot be opened"),
         _ if name.iter().any(|byte| matches!(byte, b'/' | 0)) => {
-            Some("has a byte that no name can have, and cannot be opened")
+            Some("has a byte that is not allowed in names, and cannot be opened")
         }
         _ => None,
     }

@@ -268,7 +268,8 @@ impl Packs {
                     }
                     // Bytes that several blocks share are live once for each block.
                     if says > row.record.raw_bytes && row.sharers == 0 && !maps_are_unknown {
-                        let why = "it has more live bytes than bytes, and nobody shares them";
+                        let why =
+                            "it has more live bytes than bytes, but no block shares its frames";
                         sink.found(Finding::BadPackAccount { pack, why });
                     }
                 }
@@ -331,7 +332,7 @@ pub(crate) fn impossible(record: &PackRecord) -> Option<&'static str> {
     let frames = u64::from(record.frames);
     let least = PACK_HEADER_LEN as u64 + frames * (FRAME_HEADER_LEN as u64 + 1) + index_len(record);
     if record.live_bytes == 0 {
-        Some("it has no live bytes, and would have been deleted")
+        Some("it has no live bytes, so it should have been deleted")
     } else if record.raw_bytes > frames * MAX_FRAME_LEN as u64 {
         Some("it has more bytes than its frames can hold")
     } else if record.bytes < least || record.bytes > forebay_pack::MAX_PACK_LEN as u64 {

@@ -178,8 +178,8 @@ impl Totals {
         }
         if tree.quota.is_some() {
             let why = match tree.root {
-                Root::NotSeen => Some("which is not there"),
-                Root::NoDirectory => Some("which is no directory"),
+                Root::NotSeen => Some("which does not exist"),
+                Root::NoDirectory => Some("which is not a directory"),
                 Root::Elsewhere => Some("which does not count in it"),
                 Root::Unreadable | Root::Fine => None,
             };

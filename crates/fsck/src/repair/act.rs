@@ -94,7 +94,7 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
             work.did(
                 on,
                 format!(
-                    "the next object gets number {}",
+                    "set the next inode number to {}",
                     highest.0.saturating_add(1)
                 ),
             );
@@ -102,7 +102,7 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
         Finding::NextPackTooLow { highest, .. } => {
             let next = highest.0.saturating_add(1);
             if edit_state(work, |state| state.next_pack = next).await? {
-                work.did(on, format!("the next pack gets number {next:016x}"));
+                work.did(on, format!("set the next pack number to {next:016x}"));
             }
         }
         Finding::NextCookieTooLow { inode, highest, .. } => {
@@ -155,7 +155,7 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
             if work.edit_directory(*inode, |own| own.parent = *is).await? {
                 work.did(
                     on,
-                    format!("directory {inode} says that it is in directory {is}"),
+                    format!("set the parent of directory {inode} to directory {is}"),
                 );
             }
         }
@@ -165,12 +165,18 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
         Finding::WrongLinkCount { inode, is, .. } => {
             let links = u32::try_from(*is).unwrap_or(u32::MAX);
             if work.edit(*inode, |record| record.nlink = links).await? {
-                work.did(on, format!("inode {inode} counts {links} links"));
+                work.did(
+                    on,
+                    format!("set the link count of inode {inode} to {links}"),
+                );
             }
         }
         Finding::WrongEntryCount { inode, is, .. } => {
             if work.edit_directory(*inode, |own| own.entries = *is).await? {
-                work.did(on, format!("directory {inode} counts {is} names"));
+                work.did(
+                    on,
+                    format!("set the number of names of directory {inode} to {is}"),
+                );
             }
         }
         Finding::BlockBehindEnd { inode, block, size } => {
@@ -214,7 +220,7 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
                 VolumeCount::ChargedBytes => state.charged_bytes = Some(*is),
             };
             if edit_state(work, set).await? {
-                work.did(on, format!("the volume counts {is} {count}"));
+                work.did(on, format!("set the volume's count of {count} to {is}"));
             }
         }
         Finding::BadPackAccount { pack, .. } => {
@@ -234,7 +240,7 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
         }
         Finding::CheckOfNoPack { pack } => {
             work.delete(&Key::Scrub(*pack));
-            work.did(on, format!("forgot when pack {pack} was read back"));
+            work.did(on, format!("removed the scrub result of pack {pack}"));
         }
         Finding::StrayNote { pack, .. } => {
             packs::forget_sharers(work, *pack).await?;
@@ -286,7 +292,7 @@ async fn attributes(
     if record != before {
         work.put(&Key::Inode(inode), &record);
         let what = format!(
-            "inode {inode} has mode {:o} and size {}",
+            "set mode {:o} and size {} of inode {inode}",
             record.mode, record.size
         );
         work.did(finding, what);

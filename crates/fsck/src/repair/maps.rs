@@ -26,7 +26,7 @@ pub(super) async fn stray(
     // Report the step before its first batch is committed.
     work.did(
         finding,
-        format!("removed {blocks} block maps of inode {inode}, which is no file"),
+        format!("removed {blocks} block maps of inode {inode}, which is not a file"),
     );
     let mut maps = work.cursor(KeyRange::blocks(inode, BlockIndex(0)));
     while let Some((key, _)) = maps.next().await? {
@@ -50,7 +50,7 @@ pub(super) async fn behind_end(
     let cut: u64 = map.truncate(size.saturating_sub(begins)).values().sum();
     replace(work, &key, &map);
     let what = format!(
-        "cut {cut} bytes of block {block} of inode {inode}, which were behind the end of the file at {size}"
+        "removed {cut} bytes of block {block} of inode {inode}, which were behind the end of the file at {size}"
     );
     work.did(finding, what);
     Ok(())
@@ -90,14 +90,17 @@ pub(super) async fn impossible_frame(
     }
     replace(work, &key, &left);
     let lost = lost.join(", ");
-    work.did(finding, format!("bytes {lost} of inode {inode} are lost: no frame can be where the block map says. They read as zeros from now on"));
+    work.did(finding, format!("bytes {lost} of inode {inode} are lost: their block map refers to an impossible frame. They read as zeros from now on"));
     Ok(())
 }
 
 /// Repairs a note of a removed file that still exists.
 pub(super) fn living(work: &mut Work<'_>, finding: &Finding, inode: Inode) {
     work.delete(&Key::Garbage(inode));
-    work.did(finding, format!("inode {inode} is not collected any more"));
+    work.did(
+        finding,
+        format!("inode {inode} is no longer noted for collection"),
+    );
 }
 
 /// Repairs a removed file with a block map that counts as collected already: lowers the first block to be collected.
@@ -121,7 +124,7 @@ pub(super) async fn collected(
     work.did(
         finding,
         format!(
-            "the removed inode {inode} is collected from block {first_block} on",
+            "noted the removed inode {inode} for collection from block {first_block} on",
             first_block = first_block.0
         ),
     );
@@ -135,7 +138,10 @@ pub(super) async fn used(
     (inode, is): (Inode, u64),
 ) -> Result<(), StoreError> {
     if work.edit(inode, |record| record.used = is).await? {
-        work.did(finding, format!("inode {inode} counts {is} bytes"));
+        work.did(
+            finding,
+            format!("set the byte count of inode {inode} to {is}"),
+        );
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ pub(super) async fn root(work: &mut Work<'_>, finding: &Finding) -> Result<(), S
             work.put(&key, &record);
             work.did(
                 finding,
-                "the root directory was made anew, of root's with mode 755".to_owned(),
+                "created the root directory again, owned by root with mode 755".to_owned(),
             );
         }
         Some(Some(own)) if own.parent != Inode::ROOT => {
@@ -39,7 +39,7 @@ pub(super) async fn root(work: &mut Work<'_>, finding: &Finding) -> Result<(), S
                 .await?;
             work.did(
                 finding,
-                "the root directory is in no other one again".to_owned(),
+                "removed the parent of the root directory".to_owned(),
             );
         }
         Some(Some(_)) => {}
@@ -49,7 +49,9 @@ pub(super) async fn root(work: &mut Work<'_>, finding: &Finding) -> Result<(), S
         let name = Name(name);
         work.did(
             finding,
-            format!("removed name {name} in directory {directory}, of the root directory"),
+            format!(
+                "removed name {name} in directory {directory}, which referred to the root directory"
+            ),
         );
     }
     Ok(())
@@ -77,14 +79,14 @@ pub(super) async fn of_no_directory(
         let entries = own.entries;
         work.did(
             finding,
-            format!("directory {directory} was made anew for its {entries} names"),
+            format!("created directory {directory} again for its {entries} names"),
         );
         return Ok(());
     }
     // Report the step before its first batch is committed.
     work.did(
         finding,
-        format!("removed {told} names and cookies in inode {directory}, which is no directory"),
+        format!("removed {told} names and cookies in inode {directory}, which is not a directory"),
     );
     let first = KeyRange::cookies_from(directory);
     let behind = KeyRange::cookies_from(Inode(directory.0.saturating_add(1)));
@@ -117,7 +119,7 @@ pub(super) async fn of_nothing(
     work.remove_name(directory, &name.0).await?;
     work.did(
         finding,
-        format!("removed name {name} in directory {directory}: inode {inode} is not there"),
+        format!("removed name {name} in directory {directory}: inode {inode} does not exist"),
     );
     Ok(())
 }
@@ -149,7 +151,7 @@ pub(super) async fn kind(
     let is = of_kind(&is);
     work.did(
         finding,
-        format!("name {name} in directory {directory} says that inode {inode} is a {is}"),
+        format!("set the type in name {name} in directory {directory} of inode {inode} to {is}"),
     );
     Ok(())
 }
@@ -193,7 +195,7 @@ pub(super) async fn unusable(
     }
     work.did(
         finding,
-        format!("name {name} in directory {directory} is called {shown} now"),
+        format!("renamed {name} in directory {directory} to {shown}"),
     );
     Ok(())
 }
@@ -231,7 +233,7 @@ pub(super) async fn differ(
     match work.get::<CookieRecord>(&at).await? {
         None if record.cookie >= FIRST_COOKIE && !work.has(&at).await? => {
             let what = format!(
-                "name {name} in directory {directory} has its cookie {} again",
+                "created the cookie of name {name} in directory {directory} again, {}",
                 record.cookie
             );
             work.did(finding, what);
@@ -246,7 +248,7 @@ pub(super) async fn differ(
                 (record.inode, record.kind) = (cookie.inode, cookie.kind);
             }
             let inode = record.inode;
-            work.did(finding, format!("name {name} in directory {directory} and its cookie both stand for inode {inode}"));
+            work.did(finding, format!("name {name} in directory {directory} and its cookie now both refer to inode {inode}"));
         }
         _ => {
             let mut next = 0;
@@ -260,7 +262,7 @@ pub(super) async fn differ(
             record.cookie = next;
             work.did(
                 finding,
-                format!("name {name} in directory {directory} has a cookie of its own, {next}"),
+                format!("gave name {name} in directory {directory} a cookie of its own, {next}"),
             );
         }
     }
@@ -297,15 +299,13 @@ pub(super) async fn cookie_without_name(
             }
         })
         .await?;
-        work.did(finding, format!("inode {inode} has its name {name} in directory {directory} back, which its cookie has kept"));
+        work.did(finding, format!("created name {name} of inode {inode} in directory {directory} again, from its cookie"));
         return Ok(());
     }
     work.delete(&key);
     work.did(
         finding,
-        format!(
-            "removed cookie {cookie} in directory {directory}, of name {name}, which is not there"
-        ),
+        format!("removed cookie {cookie} in directory {directory}: its name {name} does not exist"),
     );
     Ok(())
 }
@@ -337,7 +337,7 @@ pub(super) async fn many(
         work.did(
             finding,
             format!(
-                "removed name {name} in directory {holder}, one of several of directory {inode}"
+                "removed name {name} in directory {holder}: directory {inode} has several names"
             ),
         );
     }
@@ -392,7 +392,7 @@ async fn shelter(work: &mut Work<'_>, finding: &Finding, inode: Inode) -> Result
     let (kind, name) = (of_kind(&kind), Name(name));
     work.did(
         finding,
-        format!("inode {inode}, a {kind}, is /{called}/{name} now"),
+        format!("moved inode {inode}, a {kind}, to /{called}/{name}"),
     );
     Ok(())
 }
@@ -412,7 +412,7 @@ async fn lost_and_found(
         if !work.has(&key).await? {
             let made = make_directory(work, &name).await?;
             if made.is_some() {
-                work.did(finding, format!("made the directory /{called}"));
+                work.did(finding, format!("created the directory /{called}"));
             }
             return Ok(made.map(|inode| (inode, called)));
         }
@@ -475,7 +475,7 @@ pub(super) async fn file_of_blocks(
     work.did(
         finding,
         format!(
-            "the block maps of inode {inode} are a file again, of root's and {size} bytes long"
+            "created a file of {size} bytes, owned by root, for the block maps of inode {inode}"
         ),
     );
     Ok(())
@@ -494,7 +494,7 @@ pub(super) async fn next_cookie(
     {
         work.did(
             finding,
-            format!("the next name in directory {inode} gets cookie {next}"),
+            format!("set the next cookie of directory {inode} to {next}"),
         );
     }
     Ok(())

@@ -59,7 +59,7 @@ pub(super) async fn without_account(
         let live = record.live_bytes;
         work.did(
             finding,
-            format!("pack {pack} has an account again, with {live} live bytes"),
+            format!("created the account of pack {pack} again, with {live} live bytes"),
         );
     }
     Ok(())
@@ -79,7 +79,10 @@ pub(super) async fn dead_in_use(
         work.put(&key, &record);
     }
     work.delete(&Key::DeadPack(pack));
-    work.did(finding, format!("pack {pack} is not deleted"));
+    work.did(
+        finding,
+        format!("pack {pack} is no longer noted for deletion"),
+    );
     Ok(())
 }
 
@@ -105,7 +108,10 @@ pub(super) async fn live_bytes(
             ..record
         },
     );
-    work.did(finding, format!("pack {pack} counts {is} live bytes"));
+    work.did(
+        finding,
+        format!("set the live bytes of pack {pack} to {is}"),
+    );
     Ok(())
 }
 
@@ -115,7 +121,7 @@ fn dead(work: &mut Work<'_>, finding: &Finding, pack: PackId) {
     work.put(&Key::DeadPack(pack), &DeadPack);
     work.did(
         finding,
-        format!("pack {pack} is to be deleted: nothing refers to it"),
+        format!("noted pack {pack} for deletion: nothing refers to it"),
     );
 }
 
@@ -146,7 +152,7 @@ pub(super) async fn bad_account(
             frames,
             ..
         } = is;
-        work.did(finding, format!("pack {pack} counts {bytes} bytes, and {raw_bytes} before compression in {frames} frames"));
+        work.did(finding, format!("set the account of pack {pack} to {bytes} bytes, and {raw_bytes} before compression in {frames} frames"));
     }
     Ok(())
 }
@@ -173,7 +179,7 @@ pub(super) async fn forget_frames(
     // Report the step before its first batch is committed.
     work.did(
         finding,
-        format!("forgot what is noted of the frames of pack {pack}"),
+        format!("removed the notes on the frames of pack {pack}"),
     );
     let mut notes = work.cursor(KeyRange::pack_frames(pack));
     while let Some((key, _)) = notes.next().await? {

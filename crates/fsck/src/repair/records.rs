@@ -41,7 +41,7 @@ pub(super) async fn damaged(
             work.delete_encoded(shown.0.clone().into());
             work.did(
                 finding,
-                format!("removed the entry {shown}, whose key means nothing"),
+                format!("removed the entry {shown}, whose key is invalid"),
             );
         }
         return Ok(());
@@ -57,7 +57,7 @@ pub(super) async fn damaged(
                 work.delete(&key);
                 let begins = block.block.0.saturating_mul(BLOCK_SIZE);
                 let what = format!(
-                    "bytes {begins} to {} of inode {} are lost: where they lie cannot be read. They read as zeros from now on",
+                    "bytes {begins} to {} of inode {} are lost: their block map cannot be read. They read as zeros from now on",
                     begins.saturating_add(BLOCK_SIZE),
                     block.inode,
                 );
@@ -71,7 +71,7 @@ pub(super) async fn damaged(
         Key::Pack(pack) => {
             work.delete(&key);
             let what =
-                format!("removed the account of pack {pack}; what refers to it is counted anew");
+                format!("removed the account of pack {pack}; its live bytes are counted again");
             work.did(finding, what);
             Ok(())
         }
@@ -80,24 +80,20 @@ pub(super) async fn damaged(
             let first_block = BlockIndex(0);
             work.put(&key, &Garbage { size, first_block });
             let what = format!(
-                "inode {inode} is noted down again as removed, and is collected from its first block on"
+                "noted the removed inode {inode} again for collection, from its first block on"
             );
             work.did(finding, what);
             Ok(())
         }
         Key::Truncated(inode) => {
             work.put(&key, &Truncated);
-            let what =
-                format!("it is noted again that blocks of inode {inode} are to be collected");
+            let what = format!("noted the truncated blocks of inode {inode} again for collection");
             work.did(finding, what);
             Ok(())
         }
         Key::DeadPack(pack) => {
             work.put(&key, &DeadPack);
-            work.did(
-                finding,
-                format!("pack {pack} is noted down again to be deleted"),
-            );
+            work.did(finding, format!("noted pack {pack} again for deletion"));
             Ok(())
         }
         Key::Quota(root) => {
@@ -108,7 +104,7 @@ pub(super) async fn damaged(
             };
             work.put(&key, &unlimited);
             let what = format!(
-                "the limits of the quota of inode {root} are lost: it has none until they are set anew"
+                "the limits of the quota of inode {root} are lost: it has none until they are set again"
             );
             work.did(finding, what);
             Ok(())
@@ -117,25 +113,25 @@ pub(super) async fn damaged(
             work.put(&key, &UsageRecord::default());
             work.did(
                 finding,
-                format!("what the tree of inode {root} holds is counted anew"),
+                format!("the usage of the tree of inode {root} is counted again"),
             );
             Ok(())
         }
         Key::Scrub(pack) => {
             work.delete(&key);
-            work.did(finding, format!("forgot when pack {pack} was read back"));
+            work.did(finding, format!("removed the scrub result of pack {pack}"));
             Ok(())
         }
         Key::PackFrames(pack, _) => {
             work.delete(&key);
-            let what = format!("forgot a part of what is noted of the frames of pack {pack}");
+            let what = format!("removed a part of the notes on the frames of pack {pack}");
             work.did(finding, what);
             Ok(())
         }
         Key::Referrer(pack, block) => {
             work.put(&key, &Referrer);
             let inode = block.inode;
-            let what = format!("it is noted again that inode {inode} shares frames of pack {pack}");
+            let what = format!("noted again that inode {inode} shares frames of pack {pack}");
             work.did(finding, what);
             Ok(())
         }
@@ -241,10 +237,10 @@ async fn object(work: &mut Work<'_>, finding: &Finding, inode: Inode) -> Result<
             }
             let what = match &lost {
                 Some(kind) => format!(
-                    "inode {inode} is lost: it was a {}, and where it leads is nowhere else",
+                    "inode {inode} is lost: it was a {}, and its target or device number is stored nowhere else",
                     of_kind(kind)
                 ),
-                None => format!("removed inode {inode}, of which nothing is left, not even a name"),
+                None => format!("removed inode {inode}, which has no data and no name"),
             };
             work.did(finding, what);
             return Ok(());
@@ -265,11 +261,11 @@ async fn object(work: &mut Work<'_>, finding: &Finding, inode: Inode) -> Result<
         record.tree = Some(inode);
     }
     let of_size = match record.kind() {
-        Kind::Regular => format!(", and {} bytes long by its block maps", record.size),
+        Kind::Regular => format!(", with {} bytes according to its block maps", record.size),
         _ => String::new(),
     };
     let what = format!(
-        "inode {inode} is a {} again, of root's with mode {:o}{of_size}; its owner, mode and times are lost",
+        "created inode {inode} again as a {}, owned by root with mode {:o}{of_size}; its owner, mode and times are lost",
         of_kind(&record.kind()),
         record.mode,
     );
@@ -293,7 +289,7 @@ async fn name(
         if record.name == name.0 {
             work.put_name(directory, &name.0, (record.inode, record.kind, cookie));
             let what = format!(
-                "name {name} in directory {directory} stands for inode {} again, as its cookie says",
+                "name {name} in directory {directory} refers to inode {} again, as its cookie says",
                 record.inode
             );
             work.did(finding, what);
@@ -303,8 +299,9 @@ async fn name(
     work.delete(&Key::Name(directory, name.0.clone()));
     work.edit_directory(directory, |own| own.entries = own.entries.saturating_sub(1))
         .await?;
-    let what =
-        format!("removed name {name} in directory {directory}: what it stood for is nowhere else");
+    let what = format!(
+        "removed name {name} in directory {directory}: its inode number is stored nowhere else"
+    );
     work.did(finding, what);
     Ok(())
 }
@@ -325,7 +322,7 @@ async fn cookie(
             let name = Name(name);
             work.did(
                 finding,
-                format!("cookie {cookie} in directory {directory} is of name {name} again"),
+                format!("cookie {cookie} in directory {directory} belongs to name {name} again"),
             );
             return Ok(());
         }
@@ -333,7 +330,7 @@ async fn cookie(
     work.delete(&Key::Cookie(directory, cookie));
     work.did(
         finding,
-        format!("removed cookie {cookie} in directory {directory}, which is of no name"),
+        format!("removed cookie {cookie} in directory {directory}, which belongs to no name"),
     );
     Ok(())
 }
@@ -402,7 +399,7 @@ pub(super) async fn state(
     };
     work.put(&Key::Volume, &state);
     work.did(finding, format!(
-        "the volume has a state again, of epoch {}; what it counts is counted anew, and logs of gateways are put aside by the next start",
+        "created the volume's state again, of epoch {}; its counts are counted again, and the next start of each gateway archives its log",
         state.epoch.0
     ));
     Ok(())

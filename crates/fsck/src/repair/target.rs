@@ -92,6 +92,6 @@ impl Target for Deed {
 
 pub(super) async fn close(moment: &SlateReader) {
     if let Err(error) = moment.close().await {
-        tracing::debug!(%error, "closing a moment of the metadata");
+        tracing::debug!(%error, "closing a published state of the metadata");
     }
 }

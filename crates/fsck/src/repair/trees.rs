@@ -38,7 +38,7 @@ pub(super) async fn quota(
     work.did(
         finding,
         format!(
-            "directory {inode} counts in its own tree; the next gateway counts in what is below it"
+            "directory {inode} counts in its own tree; the next gateway counts the objects below it"
         ),
     );
     Ok(())
@@ -59,7 +59,7 @@ pub(super) async fn usage(
     let UsageRecord { bytes, files } = is;
     work.did(
         finding,
-        format!("the tree of inode {inode} counts {bytes} bytes and {files} objects"),
+        format!("set the usage of the tree of inode {inode} to {bytes} bytes and {files} objects"),
     );
     Ok(())
 }
@@ -74,9 +74,7 @@ pub(super) async fn without_quota(
     // Report the step before its first batch is committed.
     work.did(
         finding,
-        format!(
-            "{files} objects do not count in the tree of inode {root} any more, which has no quota"
-        ),
+        format!("{files} objects no longer count in the tree of inode {root}, which has no quota"),
     );
     let mut names = work.cursor(KeyRange::all_names());
     let mut holder = None;
@@ -140,7 +138,7 @@ pub(super) async fn wrong(
     // Report the step before its first batch is committed.
     work.did(
         finding,
-        format!("directory {top} and what is below it count in {now}"),
+        format!("directory {top} and everything below it count in {now}"),
     );
     let mut places = vec![Place {
         directory: top,
