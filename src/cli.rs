@@ -277,7 +277,7 @@ pub fn command() -> Command {
             configured("serve", "Serve a volume over NFS")
                 .arg(switch(
                     "create",
-                    "Make the volume if there is none [default: only in the default folder, or in a bucket without any other volume]",
+                    "Create the volume if it does not exist [default: only in the default folder, or in a bucket without any other volume]",
                 ))
                 .arg(
                     switch(

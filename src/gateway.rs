@@ -195,9 +195,9 @@ impl NfsGateway {
         let connections = allowed_connections(config.max_connections, open_files);
         if connections < config.max_connections {
             tracing::warn!(
-                "the system lets this process have {} open files: {connections} connections are served at once, and not {} as \
-                 max_connections says; raise the limit (ulimit -Hn, LimitNOFILE= of a systemd unit, --ulimit nofile= of a \
-                 container) or lower max_connections",
+                "the limit of open files of this process is {}: the gateway serves {connections} connections at \
+                 once, not {} (max_connections); raise the limit (ulimit -Hn, LimitNOFILE= of a systemd unit, \
+                 --ulimit nofile= of a container) or lower max_connections",
                 open_files.unwrap_or_default(),
                 config.max_connections
             );

@@ -106,7 +106,7 @@ fn report(registration: &Registration, address: SocketAddr) {
             }
             _ => "clients must name port and mountport",
         };
-        tracing::warn!("rpcbind knows another server: {taken}; {consequence}");
+        tracing::warn!("another server is registered with rpcbind: {taken}; {consequence}");
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) async fn answer(volume: &Volume, request: ScrubRequest) -> Result<Scr
             started.map_err(|refusal| refusal.to_string())?;
         }
         ScrubRequest::Stop if !volume.stop_scrub() => {
-            return Err("no round of the scrub is under way".to_owned());
+            return Err("no scrub is running".to_owned());
         }
         ScrubRequest::Stop | ScrubRequest::Status => {}
     }

@@ -82,7 +82,7 @@ impl fmt::Display for QuotaTable<'_> {
         )?;
         for quota in self.0 {
             let note = if quota.counting {
-                "  (counting goes on)"
+                "  (counting in progress)"
             } else {
                 ""
             };

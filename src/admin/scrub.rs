@@ -208,7 +208,7 @@ impl ScrubReport {
             size(round.bytes_per_second)
         );
         if let Some(seconds) = left.checked_div(round.bytes_per_second) {
-            text += &format!(", some {} left", age(seconds as f64));
+            text += &format!(", about {} left", age(seconds as f64));
         }
         if let Some(what) = &round.waits_for {
             text += &format!("; waiting: {what}");

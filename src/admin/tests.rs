@@ -327,8 +327,7 @@ async fn questions_about_quotas_reach_the_gateway() {
 #[test]
 fn quotas_for_people_are_a_table_that_a_name_cannot_break() {
     let text = QuotaTable(&[some_quota()]).to_string();
-    let row =
-        "     1.0 MiB      3.0 GiB           12         none  /home\\n/ann  (counting goes on)\n";
+    let row = "     1.0 MiB      3.0 GiB           12         none  /home\\n/ann  (counting in progress)\n";
     assert!(text.ends_with(row), "{text}");
     assert_eq!(QuotaTable(&[]).to_string(), "no quotas\n");
 }
@@ -569,7 +568,7 @@ async fn the_scrub_is_asked_and_shown_without_control_characters() {
     let shown = report.to_string();
     for words in [
         "9 of 10, from 1970-01-01T00:00:00Z to 2026-09-21T",
-        "5 of 10 packs, 40.0 MiB of 80.0 MiB, 4.0 MiB/s, some 10s left; waiting: clients read or write",
+        "5 of 10 packs, 40.0 MiB of 80.0 MiB, 4.0 MiB/s, about 10s left; waiting: clients read or write",
         "it ended early: it was stopped",
         "each pack every 30days, at 8.0 MiB/s at most",
         "packs/01/0000010000000001.pack has 2 damaged frames",

@@ -71,7 +71,7 @@ pub(super) fn command(json: &Arg) -> Command {
     .arg(
         switch(
             "put-log-aside",
-            "Let --repair go on although the log in data_dir holds unpublished changes: salvage that log afterwards",
+            "Let --repair continue although the log in data_dir holds unpublished changes: salvage that log afterwards",
         )
         .requires("repair")
         .conflicts_with("dry-run"),

@@ -165,7 +165,7 @@ fn common_moment(verdicts: &[Verdict], floor: Stamp) -> Result<Interval, Mismatc
             };
             let culprit = index.checked_sub(1).and_then(|index| verdicts.get(index));
             let mut text = format!(
-                "what is there is not the state of one moment, or is older than {floor}, before which all is promised: {}",
+                "the state found is not that of one moment, or it is older than {floor}, up to which all changes are promised: {}",
                 culprit.map(describe).unwrap_or_default()
             );
             // Find a single object that conflicts with this one.
@@ -210,7 +210,7 @@ fn strangers(shared: &BTreeMap<String, Seen>, writers: usize) -> Result<(), Mism
         .keys()
         .find(|path| !known.iter().any(|start| path.starts_with(start)))
     {
-        Some(path) => Err(state(path.clone(), "nobody made it".to_owned())),
+        Some(path) => Err(state(path.clone(), "no writer created it".to_owned())),
         None => Ok(()),
     }
 }

@@ -18,7 +18,7 @@ fn command() -> Command {
             Arg::new("mode")
                 .long("mode")
                 .default_value("kill")
-                .help("What is done to the program; `all` does one after the other")
+                .help("The failure of the program; `all` runs all modes one after the other")
                 .value_parser(PossibleValuesParser::new(
                     Mode::ALL.map(Mode::name).into_iter().chain(["all"]),
                 )),
@@ -27,7 +27,7 @@ fn command() -> Command {
         .arg(number(
             "seconds",
             "600",
-            "No further kill in a mode after so many seconds",
+            "No further kill in a mode after this many seconds",
         ))
         .arg(
             Arg::new("seed")
@@ -57,7 +57,7 @@ fn command() -> Command {
             "Where the work folder is made, instead of the system's place for temporary files",
         ));
     let cut = Command::new("cut-power")
-        .about("Does to the local folder of a gateway that was killed what a power cut could have done")
+        .about("Changes the local folder of a killed gateway as a power cut could have done")
         .arg(path("data-dir").required(true).help("The local folder"))
         .arg(
             Arg::new("durable")
@@ -67,7 +67,7 @@ fn command() -> Command {
                 .value_parser(value_parser!(u64)),
         );
     Command::new("crash")
-        .about("Kills the real program under load and compares what is left with what was acknowledged")
+        .about("Kills the real program under load, and compares the volume with the acknowledged changes")
         .subcommand_required(true)
         .subcommand(run)
         .subcommand(cut)

@@ -189,7 +189,7 @@ fn an_answered_write_that_is_gone_is_found() {
     story.write(file, b"two", false);
     found(
         story.after_kill(&Shelf::default().with("a", 10, b"one")),
-        "not the state of one moment, or is older",
+        "not that of one moment, or it is older",
     );
 }
 
@@ -273,7 +273,7 @@ fn a_lost_machine_leaves_one_moment_of_the_past() {
         let shelf = state(a.as_bytes(), b.as_bytes());
         found(
             story().look(&shelf, 0, Then::Forget),
-            "not the state of one moment",
+            "not that of one moment",
         );
     }
     // A name without those that were made before it.

@@ -37,7 +37,7 @@ pub enum CountError {
     #[error("the program failed under valgrind:\n{0}")]
     Failed(String),
     /// Its output has no count.
-    #[error("valgrind does not say what it collected:\n{0}")]
+    #[error("valgrind's output has no event counts:\n{0}")]
     Unclear(String),
 }
 

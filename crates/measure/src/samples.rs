@@ -38,7 +38,7 @@ pub enum SamplesError {
     #[error("{0} cannot be read; `cargo bench` makes it")]
     Io(PathBuf, #[source] io::Error),
     /// A file has not the format of criterion's files.
-    #[error("{0} is not what criterion 0.8 writes: {1}")]
+    #[error("{0} is not in the format of criterion 0.8: {1}")]
     Format(PathBuf, String),
 }
 

@@ -23,7 +23,7 @@ fn command() -> Command {
         .subcommand_required(true)
         .subcommand(
             Command::new("run")
-                .about("Try mutants in a copy of the checkout, and note what comes out")
+                .about("Try mutants in a copy of the checkout, and note the results")
                 .arg(names())
                 .arg(
                     Arg::new("every")
@@ -47,7 +47,7 @@ fn command() -> Command {
         )
         .subcommand(
             Command::new("list")
-                .about("Say what mutants there are, with their suites and what is known of them")
+                .about("List all mutants, with their suites and results")
                 .arg(names()),
         )
         .subcommand(

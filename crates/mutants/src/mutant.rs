@@ -23,7 +23,7 @@ const NEXT_EDIT: &str = "@@";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MutantError {
     /// The first line must name the defect of the program.
-    #[error("line 1 does not say what is wrong with the program")]
+    #[error("line 1 does not describe the defect")]
     NoDefect,
     /// The second line must name a suite.
     #[error("no line \"{CAUGHT_BY} COMMAND\" follows the first one")]

@@ -240,7 +240,7 @@ async fn certificates_that_cannot_be_trusted_are_told_apart() {
         endpoint_url: Some(format!("https://{}", plain.address)),
         ..plain.options()
     };
-    fails_as("TLS: not spoken", &options).await;
+    fails_as("TLS: not supported", &options).await;
 }
 
 #[tokio::test]

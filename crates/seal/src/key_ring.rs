@@ -265,7 +265,7 @@ impl KeyRing {
         if wrapped.len() > MAX_WRAPPED_LEN
             || names.iter().any(|name| name.len() > MAX_SERVICE_NAME_LEN)
         {
-            return Err(RingError::TooMuch("bytes of what the key service gave"));
+            return Err(RingError::TooMuch("length of the wrapped key"));
         }
         let unwrapped = service.unwrap(&wrapped, service.key(), self.volume).await?;
         if unwrapped.expose() != self.volume_key.expose() {
@@ -390,7 +390,7 @@ pub enum RingError {
     Damaged(String),
     /// A newer program wrote it.
     #[error(
-        "the key ring {KEY_RING_NAME} has format {found}, and this program knows formats up to \
+        "the key ring {KEY_RING_NAME} has format {found}, and this program reads formats up to \
          {KEY_RING_VERSION}; use a newer Forebay"
     )]
     Newer {

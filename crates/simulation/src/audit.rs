@@ -119,7 +119,7 @@ fn names(entries: &Entries) -> Result<(), String> {
             return Err(format!("{shown} and its cookie contradict each other"));
         }
         let Some(object) = entries.inodes.get(&record.inode.0) else {
-            return Err(format!("{shown} stands for an object that is not there"));
+            return Err(format!("{shown} refers to an object that does not exist"));
         };
         if object.kind() != record.kind {
             return Err(format!("{shown} is of another kind than its object"));
@@ -255,7 +255,7 @@ fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
     for (inode, object) in &entries.inodes {
         if !object.truncated.is_empty() && !entries.truncated.contains(inode) {
             return Err(format!(
-                "nobody knows that blocks of object {inode} are to be collected"
+                "the blocks of object {inode} are not noted for collection"
             ));
         }
         let bytes = used.get(inode).copied().unwrap_or_default();

@@ -7,18 +7,18 @@ use std::time::Duration;
 use forebay_simulation::{Failure, Perils, Plan, Scope, Suite, Trace, run, shrink};
 
 const HELP: &str = "\
-simulate: stops a simulated world at every I/O step, and checks what recovery makes of what is left
+simulate: stops a simulated world at every I/O step, and checks the recovery from the remaining state
 
   --seed N          seed of the first run; the others count up from it (default: random)
   --runs N          end after N runs
-  --states N        end after N crash states (default, if nothing else is said: 100000)
+  --states N        end after N crash states (default without another limit: 100000)
   --seconds N       end after N seconds
   --threads N       default 2
-  --mode MODE       what is left of the world: same (machine), power (cut), elsewhere, all (default)
+  --mode MODE       remaining state: same (machine), power (cut), elsewhere, all (default)
   --faults on|off   faults of store and disk, takeovers, clients that give up (default: on)
-  --steps N,N,...   only these actions of the plan of --seed; prints what happens
-  --shrink on|off   whether a failing plan is cut down to what matters (default: on)
-  --trace           prints what happens in the run of --seed";
+  --steps N,N,...   only these actions of the plan of --seed; prints the actions
+  --shrink on|off   whether to reduce a failing plan to the actions that matter (default: on)
+  --trace           prints the actions in the run of --seed";
 
 struct Arguments {
     suite: Suite,
@@ -52,7 +52,7 @@ fn parse() -> Result<Option<Arguments>, String> {
         }
         let value = arguments
             .next()
-            .ok_or_else(|| format!("{name} wants a value; --help shows what there is"))?;
+            .ok_or_else(|| format!("{name} needs a value; see --help"))?;
         let number = || {
             let digits = value.replace('_', "");
             digits
@@ -89,7 +89,7 @@ fn parse() -> Result<Option<Arguments>, String> {
                         .map_err(|_| format!("--steps wants numbers, not {value:?}"))?,
                 );
             }
-            _ => return Err(format!("{name} is unknown; --help shows what there is")),
+            _ => return Err(format!("{name} is unknown; see --help")),
         }
     }
     if suite.runs.is_none() && suite.states.is_none() && suite.time.is_none() {

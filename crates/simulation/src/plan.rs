@@ -224,7 +224,7 @@ impl fmt::Display for Action {
             Action::Disk(faults) => write!(f, "the disk: {faults:?}"),
             Action::TakeOver => write!(f, "another gateway takes over"),
             Action::Close => write!(f, "the volume is closed"),
-            Action::Crash(crash) => write!(f, "a crash; what is left: {:?}", crash.left),
+            Action::Crash(crash) => write!(f, "a crash; remaining state: {:?}", crash.left),
         }
     }
 }

@@ -144,7 +144,7 @@ impl Hold {
                         return Err(candidate.refusal(found.holder));
                     }
                     tracing::warn!(
-                        "taking the volume over, as takeover = allow says: {}",
+                        "taking the volume over (takeover = allow): {}",
                         candidate.refusal(found.holder)
                     );
                     Some(found.version)

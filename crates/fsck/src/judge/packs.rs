@@ -336,7 +336,7 @@ pub(crate) fn impossible(record: &PackRecord) -> Option<&'static str> {
     } else if record.raw_bytes > frames * MAX_FRAME_LEN as u64 {
         Some("it has more bytes than its frames can hold")
     } else if record.bytes < least || record.bytes > forebay_pack::MAX_PACK_LEN as u64 {
-        Some("no pack with so many frames has this length")
+        Some("its length does not fit its number of frames")
     } else {
         None
     }

@@ -57,8 +57,8 @@ pub(super) fn load(content: &[u8]) -> Option<Config> {
 /// Checks that a configuration has the same values after it is written and read again.
 pub(super) fn check(config: &Config) {
     let text = config.to_toml();
-    let again =
-        load(text.as_bytes()).unwrap_or_else(|| panic!("refused what was written:\n{text}"));
+    let again = load(text.as_bytes())
+        .unwrap_or_else(|| panic!("the parser refuses the written configuration:\n{text}"));
     for (one, other) in config.shown().iter().zip(again.shown()) {
         assert_eq!(one.value, other.value, "{}", one.setting.key);
     }

@@ -67,7 +67,10 @@ fn run(bytes: &[u8]) {
 }
 
 fn check(mut ring: KeyRing, content: &[u8]) {
-    assert!(content == sample(), "opened, and not what was written");
+    assert!(
+        content == sample(),
+        "opened, but differs from the written ring"
+    );
     let written = ring.encode().expect("it has slots");
     let again = LockedRing::decode(&written).expect("what was written is read");
     let again = again.unlock(VOLUME, Credential::KeyFile(&key_file()));

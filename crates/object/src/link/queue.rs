@@ -194,7 +194,7 @@ impl Queue {
     /// Notes that a body which has begun has ended, or was given up.
     pub(super) fn end(&mut self, class: Class) {
         let bodies = self.of(class);
-        bodies.under_way = balance::taken_count("bodies under way", bodies.under_way, 1);
+        bodies.under_way = balance::taken_count("bodies in flight", bodies.under_way, 1);
     }
 
     /// Gives a place up.

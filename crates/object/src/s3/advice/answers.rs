@@ -30,7 +30,7 @@ pub(super) static OTHER_REDIRECT: Advice = row(
     302,
     Configuration,
     Fault::NotS3,
-    "the server leads elsewhere, as a page for a login does",
+    "the server redirects elsewhere, like a login page does",
     "correct the endpoint (AWS_ENDPOINT_URL): this is no S3 server",
 );
 
@@ -41,7 +41,7 @@ pub(super) static OTHER_REFUSAL: Advice = row(
     Configuration,
     Fault::Refused,
     "the server refuses the request",
-    "the server's message, or its documentation, say why",
+    "see the server's message or its documentation",
 );
 
 /// A status of 500 and more that has no row.
@@ -51,7 +51,7 @@ pub(super) static OTHER_FAILURE: Advice = row(
     Again,
     Fault::Transient,
     "the server failed",
-    "if it stays, look into the server's log",
+    "if it persists, look into the server's log",
 );
 
 /// The answers of S3 servers.
@@ -120,7 +120,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests",
-        "fewer are sent; if it stays, ask the server's operator for a higher limit, or lower upload_parallel",
+        "fewer are sent; if it persists, ask the server's operator for a higher limit, or lower upload_parallel",
     ),
     row(
         "SlowDownRead",
@@ -128,7 +128,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests (MinIO)",
-        "fewer are sent; if it stays, give the server more to work with",
+        "fewer are sent; if it persists, give the server more to work with",
     ),
     row(
         "SlowDownWrite",
@@ -136,7 +136,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests (MinIO)",
-        "fewer are sent; if it stays, give the server more to work with, or lower upload_parallel",
+        "fewer are sent; if it persists, give the server more to work with, or lower upload_parallel",
     ),
     row(
         "Busy",
@@ -152,7 +152,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests",
-        "fewer are sent; if it stays, ask the server's operator for a higher limit",
+        "fewer are sent; if it persists, ask the server's operator for a higher limit",
     ),
     row(
         "Throttling",
@@ -160,7 +160,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests",
-        "fewer are sent; if it stays, ask the server's operator for a higher limit",
+        "fewer are sent; if it persists, ask the server's operator for a higher limit",
     ),
     row(
         "ThrottlingException",
@@ -168,7 +168,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests, of the server or of its key management",
-        "fewer are sent; if it stays, ask for a higher limit of the key management, or enable a bucket key",
+        "fewer are sent; if it persists, ask for a higher limit of the key management, or enable a bucket key",
     ),
     row(
         "RequestLimitExceeded",
@@ -176,7 +176,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests",
-        "fewer are sent; if it stays, ask the server's operator for a higher limit",
+        "fewer are sent; if it persists, ask the server's operator for a higher limit",
     ),
     row(
         "RequestThrottled",
@@ -184,7 +184,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests",
-        "fewer are sent; if it stays, ask the server's operator for a higher limit",
+        "fewer are sent; if it persists, ask the server's operator for a higher limit",
     ),
     row(
         "BandwidthLimitExceeded",
@@ -192,7 +192,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "more bytes than the server's limit allows",
-        "less is sent; if it stays, set s3_upload_limit or s3_download_limit below the server's limit",
+        "less is sent; if it persists, set s3_upload_limit or s3_download_limit below the server's limit",
     ),
     row(
         "ServiceUnavailable",
@@ -200,7 +200,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "the server cannot take requests now",
-        "fewer requests are sent; if it stays, look into the server's log",
+        "fewer requests are sent; if it persists, look into the server's log",
     ),
     row(
         "XMinioServerNotInitialized",
@@ -217,7 +217,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the server failed",
-        "if it stays, look into the server's log",
+        "if it persists, look into the server's log",
     ),
     row(
         "InternalFailure",
@@ -225,7 +225,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the server failed",
-        "if it stays, look into the server's log",
+        "if it persists, look into the server's log",
     ),
     row(
         "InternalServerError",
@@ -233,7 +233,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the server failed",
-        "if it stays, look into the server's log",
+        "if it persists, look into the server's log",
     ),
     row(
         "BadGateway",
@@ -241,7 +241,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the proxy or balancer before the server got no answer from it",
-        "if it stays, look into the logs of the proxy and of the server",
+        "if it persists, look into the logs of the proxy and of the server",
     ),
     row(
         "GatewayTimeout",
@@ -249,7 +249,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the proxy or balancer before the server got no answer from it",
-        "if it stays, look into the logs of the proxy and of the server",
+        "if it persists, look into the logs of the proxy and of the server",
     ),
     row(
         "ConditionalRequestConflict",
@@ -257,7 +257,7 @@ pub static ANSWERS: &[Advice] = &[
         Untouched,
         Fault::Transient,
         "two conditional writes of one object met",
-        "if it stays, find out whether another gateway writes this volume",
+        "if it persists, find out whether another gateway writes this volume",
     ),
     row(
         "OperationAborted",
@@ -265,7 +265,7 @@ pub static ANSWERS: &[Advice] = &[
         Untouched,
         Fault::Transient,
         "another operation on the bucket is under way",
-        "if it stays, find the program or user that changes the bucket's settings",
+        "if it persists, find the program or user that changes the bucket's settings",
     ),
     row(
         "XMinioReadQuorum",
@@ -290,7 +290,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the request came too slowly",
-        "if it stays, check the network and the limits of the link",
+        "if it persists, check the network and the limits of the link",
     ),
     row(
         "IncompleteBody",
@@ -298,7 +298,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the request broke off",
-        "if it stays, check the network and the proxy",
+        "if it persists, check the network and the proxy",
     ),
     row(
         "BadDigest",
@@ -306,7 +306,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the body was altered on its way",
-        "if it stays, check the network, the proxy, and s3_checksum",
+        "if it persists, check the network, the proxy, and s3_checksum",
     ),
     row(
         "XAmzContentSHA256Mismatch",
@@ -314,7 +314,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the body was altered on its way",
-        "if it stays, check the network and the proxy",
+        "if it persists, check the network and the proxy",
     ),
     row(
         "XAmzContentChecksumMismatch",
@@ -322,7 +322,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the body was altered on its way",
-        "if it stays, check the network, the proxy, and s3_checksum",
+        "if it persists, check the network, the proxy, and s3_checksum",
     ),
     row(
         "ConnectionClosedByRequester",
@@ -330,7 +330,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the connection ended before the request did",
-        "if it stays, check the network and the proxy",
+        "if it persists, check the network and the proxy",
     ),
     row(
         "ResponseInterrupted",
@@ -338,7 +338,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the answer broke off",
-        "if it stays, check the network and the proxy",
+        "if it persists, check the network and the proxy",
     ),
     row(
         "ClientDisconnected",
@@ -346,7 +346,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the connection ended before the request did (MinIO)",
-        "if it stays, check the network and the proxy",
+        "if it persists, check the network and the proxy",
     ),
     row(
         "RequestTimeTooSkewed",
@@ -1056,7 +1056,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests to the key management",
-        "fewer are sent; if it stays, enable a bucket key, or ask for a higher limit",
+        "fewer are sent; if it persists, enable a bucket key, or ask for a higher limit",
     ),
     row(
         "KMS.KMSInternalException",
@@ -1064,7 +1064,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the key management failed",
-        "if it stays, look into its log",
+        "if it persists, look into its log",
     ),
     row(
         "KMS.DependencyTimeoutException",
@@ -1072,7 +1072,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "the key management did not answer in time",
-        "if it stays, look into its log",
+        "if it persists, look into its log",
     ),
     row(
         "XMinioKMSKeyNotFoundException",
@@ -1154,7 +1154,7 @@ pub static ANSWERS: &[Advice] = &[
         Configuration,
         Fault::Refused,
         "the server refuses the request without a reason",
-        "expired credentials are answered like that where an answer has no body: check them; then the endpoint: http:// to a port that speaks TLS is answered like that as well",
+        "check whether the credentials have expired: an answer without a body does not say so; then check the endpoint: http:// to a port with TLS gets the same answer",
     ),
     row(
         "",
@@ -1202,7 +1202,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the request came too slowly",
-        "if it stays, check the network and the limits of the link",
+        "if it persists, check the network and the limits of the link",
     ),
     row(
         "",
@@ -1210,7 +1210,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the request met another one",
-        "if it stays, find the other program that writes to the bucket",
+        "if it persists, find the other program that writes to the bucket",
     ),
     row(
         "",
@@ -1250,7 +1250,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "too many requests",
-        "fewer are sent; if it stays, ask the server's operator for a higher limit",
+        "fewer are sent; if it persists, ask the server's operator for a higher limit",
     ),
     row(
         "",
@@ -1266,7 +1266,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the server failed",
-        "if it stays, look into the server's log",
+        "if it persists, look into the server's log",
     ),
     row(
         "",
@@ -1282,7 +1282,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the proxy or balancer before the server got no answer from it",
-        "if it stays, look into the logs of the proxy and of the server",
+        "if it persists, look into the logs of the proxy and of the server",
     ),
     row(
         "",
@@ -1290,7 +1290,7 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "the server, or a proxy before it, cannot take requests now",
-        "fewer requests are sent; if it stays, look into the server's log",
+        "fewer requests are sent; if it persists, look into the server's log",
     ),
     row(
         "",
@@ -1298,7 +1298,7 @@ pub static ANSWERS: &[Advice] = &[
         Again,
         Fault::Transient,
         "the proxy or balancer before the server got no answer from it",
-        "if it stays, look into the logs of the proxy and of the server",
+        "if it persists, look into the logs of the proxy and of the server",
     ),
     row(
         "",
@@ -1314,6 +1314,6 @@ pub static ANSWERS: &[Advice] = &[
         SlowDown,
         Fault::Transient,
         "more bytes than the server's limit allows",
-        "less is sent; if it stays, set s3_upload_limit or s3_download_limit below the server's limit",
+        "less is sent; if it persists, set s3_upload_limit or s3_download_limit below the server's limit",
     ),
 ];

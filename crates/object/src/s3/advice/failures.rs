@@ -123,7 +123,7 @@ const BAD_CERTIFICATE: Advice = row(
     "give the server another certificate: version 3, with its name as subjectAltName, and a signature that is not outdated",
 );
 const NO_TLS: Advice = row(
-    "TLS: not spoken",
+    "TLS: not supported",
     Kind::Again,
     Fault::Untrusted,
     "the server does not speak TLS",
@@ -134,7 +134,7 @@ const TLS_FAILED: Advice = row(
     Kind::Again,
     Fault::Untrusted,
     "this program and the server could not agree on a TLS session",
-    "the server has to speak TLS 1.2 or 1.3, and must not want a certificate of its clients; its log says more",
+    "the server has to speak TLS 1.2 or 1.3, and must not require client certificates; see its log",
 );
 const NO_S3: Advice = row(
     "not S3",
@@ -148,7 +148,7 @@ const BROKEN_ANSWER: Advice = row(
     Kind::Again,
     Fault::Transient,
     "the answer cannot be read",
-    "if it stays, check the endpoint (AWS_ENDPOINT_URL), the network and the proxy",
+    "if it persists, check the endpoint (AWS_ENDPOINT_URL), the network and the proxy",
 );
 const CANNOT_BE_SENT: Advice = row(
     "cannot be sent",
