@@ -154,18 +154,18 @@ impl PackStore {
             .fold(self.root.clone(), |path, part| path.join(part))
     }
 
-    /// A permit to wait for a turn to fetch ahead; `None` while too many wait.
-    pub fn prefetch_place(&self) -> Option<OwnedSemaphorePermit> {
+    /// A slot among the prefetches that wait for their permit; `None` while too many wait.
+    pub fn prefetch_slot(&self) -> Option<OwnedSemaphorePermit> {
         self.waiting.clone().try_acquire_owned().ok()
     }
 
     /// A permit to look block maps up ahead; `None` while there are enough.
-    pub fn look_up_place(&self) -> Option<OwnedSemaphorePermit> {
+    pub fn look_up_permit(&self) -> Option<OwnedSemaphorePermit> {
         self.look_ups.clone().try_acquire_owned().ok()
     }
 
-    /// Waits for the turn to fetch ahead.
-    pub async fn prefetch_turn(&self) -> Option<SemaphorePermit<'_>> {
+    /// Waits for the permit to fetch ahead.
+    pub async fn prefetch_permit(&self) -> Option<SemaphorePermit<'_>> {
         self.prefetches.acquire().await.ok()
     }
 

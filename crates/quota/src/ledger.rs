@@ -1,7 +1,7 @@
 //! The changes of a checkpoint to the published usage.
 //!
-//! Live accounts are ahead of the bucket. Each node knows its [`Share`] of the published counts. A publication
-//! replaces the shares of the objects that changed, and writes the sums in the same batch as the objects themselves:
+//! Live accounts are ahead of the bucket. Each node knows its [`PublishedUsage`]. A publication
+//! replaces the usage of the objects that changed, and writes the sums in the same batch as the objects themselves:
 //! so the counts in the bucket are those of exactly the published LSN.
 
 use std::collections::BTreeMap;
@@ -13,15 +13,15 @@ use super::account::Amount;
 
 /// The published count of an object, and its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct PublishedUsage {
     tree: Option<Inode>,
     bytes: u64,
 }
 
-impl Share {
-    /// The share of an object with the published `record`.
-    pub fn of(record: &InodeRecord) -> Share {
-        Share {
+impl PublishedUsage {
+    /// The usage of an object with the published `record`.
+    pub fn of(record: &InodeRecord) -> PublishedUsage {
+        PublishedUsage {
             tree: record.tree,
             bytes: record.charged_bytes(),
         }
@@ -37,8 +37,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    fn add(&mut self, share: Share, sign: i128) {
-        self.bytes += sign * i128::from(share.bytes);
+    fn add(&mut self, usage: PublishedUsage, sign: i128) {
+        self.bytes += sign * i128::from(usage.bytes);
         self.files += sign;
     }
 
@@ -65,16 +65,16 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Replaces an object's published share `before` by `after`.
-    pub fn replace(&mut self, before: Option<Share>, after: Option<Share>) {
+    /// Replaces an object's published usage `before` by `after`.
+    pub fn replace(&mut self, before: Option<PublishedUsage>, after: Option<PublishedUsage>) {
         if before == after {
             return;
         }
-        let shares = before.map(|share| (share, -1));
-        for (share, sign) in shares.into_iter().chain(after.map(|share| (share, 1))) {
-            self.volume.add(share, sign);
-            if let Some(tree) = share.tree {
-                self.trees.entry(tree).or_default().add(share, sign);
+        let usages = before.map(|usage| (usage, -1));
+        for (usage, sign) in usages.into_iter().chain(after.map(|usage| (usage, 1))) {
+            self.volume.add(usage, sign);
+            if let Some(tree) = usage.tree {
+                self.trees.entry(tree).or_default().add(usage, sign);
             }
         }
     }
@@ -87,15 +87,15 @@ mod tests {
     #[test]
     fn an_object_that_changes_its_tree_is_taken_from_one_and_added_to_the_other() {
         let mut ledger = Ledger::default();
-        let share = |tree: u64, bytes| {
-            Some(Share {
+        let usage = |tree: u64, bytes| {
+            Some(PublishedUsage {
                 tree: Some(Inode(tree)),
                 bytes,
             })
         };
-        ledger.replace(share(5, 1024), share(6, 512));
-        ledger.replace(None, share(5, 512));
-        ledger.replace(share(6, 7), share(6, 7));
+        ledger.replace(usage(5, 1024), usage(6, 512));
+        ledger.replace(None, usage(5, 512));
+        ledger.replace(usage(6, 7), usage(6, 7));
         let before = Amount {
             bytes: 4096,
             files: 4,

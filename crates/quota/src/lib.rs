@@ -22,4 +22,4 @@ mod ledger;
 
 pub use account::{Account, Amount, Charge, Reservation, UNLIMITED};
 pub use accounts::{Accounts, LEAVING, NO_LIMIT, scan_all};
-pub use ledger::{Difference, Ledger, Share};
+pub use ledger::{Difference, Ledger, PublishedUsage};

@@ -29,33 +29,33 @@ impl Files {
         let (number, step) = (stream.number(), stream.step());
         let missing = steps(range, step).filter(|range| !blocks.is_covered(*range));
         for range in missing {
-            let Some(place) = self.packs.prefetch_place() else {
+            let Some(slot) = self.packs.prefetch_slot() else {
                 return;
             };
-            let (core, node) = (self.clone(), node.clone());
+            let (files, node) = (self.clone(), node.clone());
             tokio::spawn(async move {
                 // It waits here: the semaphore is fair, so blocks come in the order in which they were requested.
-                let turn = core.packs.prefetch_turn().await;
-                drop(place);
-                core.prefetch_range(&node, range, number).await;
-                drop(turn);
+                let permit = files.packs.prefetch_permit().await;
+                drop(slot);
+                files.prefetch_range(&node, range, number).await;
+                drop(permit);
             });
         }
     }
 
     /// Loads the block maps of these blocks before they are needed, unless enough other look-ups are in progress.
     pub(crate) fn look_up_ahead(self: &Arc<Self>, inode: Inode, from: BlockIndex, blocks: usize) {
-        let Some(place) = self.packs.look_up_place() else {
+        let Some(permit) = self.packs.look_up_permit() else {
             return;
         };
-        let core = self.clone();
+        let files = self.clone();
         tokio::spawn(async move {
             let (mut from, end) = (from, from.0 + blocks as u64);
             let mut extents = 0;
             while from.0 < end && extents < EXTENTS_AHEAD {
                 let count = MAPS_AT_ONCE.min((end - from.0) as usize);
                 // The reader reports a failure when it reaches these blocks.
-                let maps = core.state.catalog.block_maps(inode, from, count).await;
+                let maps = files.state.catalog.block_maps(inode, from, count).await;
                 let Ok(maps) = maps else { break };
                 extents += maps
                     .iter()
@@ -66,7 +66,7 @@ impl Files {
                     _ => break,
                 }
             }
-            drop(place);
+            drop(permit);
         });
     }
 

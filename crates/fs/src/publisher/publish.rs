@@ -8,7 +8,7 @@ use forebay_meta::record::{
     BlockMap, Extent, FrameAddress, Garbage, Kind, Referrer, TruncatedBlocks, VolumeState,
 };
 use forebay_meta::{Batch, InodeRecord, Key};
-use forebay_quota::{Ledger, Share};
+use forebay_quota::{Ledger, PublishedUsage};
 use forebay_types::balance::taken;
 use forebay_types::{BlockIndex, BlockKey};
 
@@ -37,7 +37,7 @@ impl Publisher {
                 let early = state.early.all_of(closed.id);
                 let early = early.map(|(block, map)| (block, map.clone()));
                 let early: Vec<(BlockIndex, BlockMap)> = early.collect();
-                (state.as_of(closed.id), early, state.share())
+                (state.as_of(closed.id), early, state.published_usage())
             };
             let frames = uploaded.frames.remove(&node.inode).unwrap_or_default();
             let record = self
@@ -49,11 +49,11 @@ impl Publisher {
                     (&mut batch, &mut account, &mut budget),
                 )
                 .await?;
-            let share = record.as_ref().map(Share::of);
-            ledger.replace(before, share);
+            let usage = record.as_ref().map(PublishedUsage::of);
+            ledger.replace(before, usage);
             let outcome = record.map(|record| (record.used, record.truncated));
             let (used, truncated) = outcome.unwrap_or_default();
-            outcomes.insert(node.inode, (used, truncated, share));
+            outcomes.insert(node.inode, (used, truncated, usage));
         }
         for pack in &uploaded.packs {
             match account.open(pack.id, pack.record) {
@@ -84,8 +84,8 @@ impl Publisher {
         self.context.accounts.entered(&ledger);
         for node in &closed.nodes {
             let outcome = outcomes.remove(&node.inode);
-            let (used, truncated, share) = outcome.unwrap_or_default();
-            node.lock().publish(closed.id, used, truncated, share);
+            let (used, truncated, usage) = outcome.unwrap_or_default();
+            node.lock().publish(closed.id, used, truncated, usage);
         }
         self.progress.checkpoint_published(closed.id);
         self.context.catalog.overlay().discard_closed();

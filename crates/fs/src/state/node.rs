@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicBool;
 use forebay_cache::{Cache, FileBlocks};
 use forebay_meta::log_record::DataHeader;
 use forebay_meta::record::{BlockMap, Content, InodeRecord, Kind, TruncatedBlocks, round_up};
-use forebay_quota::{Amount, Charge, Reservation, Share};
+use forebay_quota::{Amount, Charge, PublishedUsage, Reservation};
 use forebay_reduction::compression::FileCompression;
 use forebay_types::{BlockIndex, ByteRange, CheckpointId, Inode, Lsn};
 use forebay_vfs::{Attributes, Error, Result, WccAttributes};
@@ -87,7 +87,7 @@ pub(crate) struct NodeState {
     /// holes in a part that was cut off.
     space: u64,
     /// Its counts in the published state.
-    share: Option<Share>,
+    published_usage: Option<PublishedUsage>,
     dirty: Option<CheckpointId>,
     /// Smallest size that a truncation gave the file in checkpoint `dirty`: the published block maps are valid below
     /// it only.
@@ -113,7 +113,7 @@ impl Node {
         cache: Arc<Cache>,
         charge: Charge,
     ) -> Arc<Node> {
-        let share = published.then(|| Share::of(&record));
+        let published_usage = published.then(|| PublishedUsage::of(&record));
         let space = match record.kind() {
             Kind::Regular => record.used.min(record.size),
             _ => 0,
@@ -139,7 +139,7 @@ impl Node {
                 early: EarlyMaps::default(),
                 charge,
                 space,
-                share,
+                published_usage,
                 dirty: None,
                 floor: None,
                 closed: None,
@@ -336,18 +336,18 @@ impl NodeState {
     }
 
     /// Its counts in the published state.
-    pub(crate) fn share(&self) -> Option<Share> {
-        self.share
+    pub(crate) fn published_usage(&self) -> Option<PublishedUsage> {
+        self.published_usage
     }
 
     /// Notes that the checkpoint is published; the file's published block maps hold `used` bytes, those of
-    /// `truncated` are not valid, and `share` holds its published counts.
+    /// `truncated` are not valid, and `usage` holds its published counts.
     pub(crate) fn publish(
         &mut self,
         checkpoint: CheckpointId,
         used: u64,
         truncated: TruncatedBlocks,
-        share: Option<Share>,
+        usage: Option<PublishedUsage>,
     ) {
         if self
             .closed
@@ -365,7 +365,7 @@ impl NodeState {
         self.record.truncated = truncated;
         self.blocks.published(checkpoint);
         self.early.published(checkpoint);
-        self.share = share;
+        self.published_usage = usage;
         if !self.removed && self.record.kind() == Kind::Regular {
             // Bytes that were cut off since do not count, and all bytes that were written since may count.
             let used = used.min(self.published_end());
