@@ -27,6 +27,6 @@ pub use check::NoPiece;
 pub use disk_tier::{DiskCache, DiskCacheStatus, FrameKey, MAX_DISK_CACHE, MIN_DISK_CACHE};
 pub use fetched::{FetchError, Fetched};
 pub use runs::{Outcome, Stored};
-pub use single_flight::Share;
+pub use single_flight::FetchWaiter;
 pub use store::PackStore;
 pub use tier::Tier;

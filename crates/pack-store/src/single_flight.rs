@@ -24,8 +24,8 @@ use crate::store::{ATTEMPTS, PackStore};
 /// The largest buffer into which HTTP clients read; longer bodies are assembled in memory of their own.
 const MAX_CLIENT_BUFFER: usize = 512 << 10;
 
-/// A reader's share in a run: the frames that it waits for. Dropping it ends the wait.
-pub struct Share<'a> {
+/// A reader that waits for frames of a run. Dropping it ends the wait.
+pub struct FetchWaiter<'a> {
     packs: &'a PackStore,
     /// Taken only by its drop.
     run: Option<Arc<Run>>,
@@ -42,14 +42,18 @@ fn tier_key(frame: &FrameRef) -> FrameKey {
 }
 
 impl PackStore {
-    /// Shares in all runs that have some of these frames, which the map of `block` names, each frame once. Frames
+    /// Joins all runs that have some of these frames, which the map of `block` names, each frame once. Frames
     /// that other readers fetch already are not fetched again.
-    pub fn share(&self, block: BlockKey, addresses: &[FrameAddress]) -> Vec<Share<'_>> {
+    pub fn join_fetches(
+        &self,
+        block: BlockKey,
+        addresses: &[FrameAddress],
+    ) -> Vec<FetchWaiter<'_>> {
         let named = addresses.iter().map(|address| Stored::new(block, address));
         let named: Vec<Stored> = named.collect();
         let mut fetching = self.fetching.lock();
         ask(&named, &mut fetching);
-        let mut shares: Vec<Share<'_>> = Vec::new();
+        let mut waiters: Vec<FetchWaiter<'_>> = Vec::new();
         for (index, named) in named.iter().enumerate() {
             let Entry::Occupied(entry) = fetching.entry(named.key()) else {
                 continue;
@@ -58,19 +62,19 @@ impl PackStore {
             let Some(place) = run.frames.iter().position(|frame| frame == named) else {
                 continue;
             };
-            let is_last = |share: &&mut Share<'_>| {
-                share.run.as_ref().is_some_and(|own| Arc::ptr_eq(own, run))
+            let is_last = |waiter: &&mut FetchWaiter<'_>| {
+                waiter.run.as_ref().is_some_and(|own| Arc::ptr_eq(own, run))
             };
-            match shares.last_mut().filter(is_last) {
-                Some(share) => share.wanted.push((index, place)),
-                None => shares.push(Share {
+            match waiters.last_mut().filter(is_last) {
+                Some(waiter) => waiter.wanted.push((index, place)),
+                None => waiters.push(FetchWaiter {
                     packs: self,
                     run: Some(Arc::clone(run)),
                     wanted: vec![(index, place)],
                 }),
             }
         }
-        shares
+        waiters
     }
 
     /// Every frame of a run: from a tier, or else with one GET from the first to the last missing one.
@@ -241,7 +245,7 @@ fn part(got: &Bytes, from: u32, len: u32) -> Bytes {
     got.slice(from..end)
 }
 
-impl Share<'_> {
+impl FetchWaiter<'_> {
     /// The results for the requested frames, by their index. The first caller makes the GET; just before, `lease` is
     /// called with the bytes of each frame, and may return `None` if the caller has memory already, for the frames
     /// and for as long as it holds them.
@@ -265,7 +269,7 @@ impl Share<'_> {
     }
 }
 
-impl Drop for Share<'_> {
+impl Drop for FetchWaiter<'_> {
     fn drop(&mut self) {
         let mut fetching = self.packs.fetching.lock();
         // Dropped under the lock: of several that are dropped at once, the last one sees only the table's references.
@@ -358,8 +362,8 @@ mod tests {
         async fn fetch(&self, wanted: &[usize]) -> Vec<usize> {
             let addresses: Vec<_> = wanted.iter().map(|at| self.addresses[*at]).collect();
             let mut came = Vec::new();
-            for share in self.packs.share(BLOCK, &addresses) {
-                for (index, outcome) in share.fetch(|_| None).await {
+            for waiter in self.packs.join_fetches(BLOCK, &addresses) {
+                for (index, outcome) in waiter.fetch(|_| None).await {
                     if let Ok(fetched) = outcome {
                         let at = wanted[index];
                         assert_eq!(fetched.data, vec![at as u8; self.frame_len as usize]);
@@ -406,13 +410,13 @@ mod tests {
     #[tokio::test]
     async fn who_asks_for_a_part_of_a_run_meanwhile_waits_for_it() {
         let scene = scene().await;
-        let all = scene.packs.share(BLOCK, &scene.addresses[..4]);
-        let part = scene.packs.share(BLOCK, &scene.addresses[2..6]);
+        let all = scene.packs.join_fetches(BLOCK, &scene.addresses[..4]);
+        let part = scene.packs.join_fetches(BLOCK, &scene.addresses[2..6]);
         assert_eq!((all.len(), part.len()), (1, 2));
         // The first caller makes the GET of the whole run.
         let mut came = Vec::new();
-        for share in part.iter().chain(&all) {
-            let outcomes = share.fetch(|_| None).await;
+        for waiter in part.iter().chain(&all) {
+            let outcomes = waiter.fetch(|_| None).await;
             came.extend(outcomes.iter().map(|(at, outcome)| (*at, outcome.is_ok())));
         }
         let places = [0, 1, 2, 3, 0, 1, 2, 3];
@@ -427,8 +431,8 @@ mod tests {
     #[tokio::test]
     async fn who_gives_up_leaves_the_run_to_those_who_wait() {
         let scene = scene().await;
-        let first = scene.packs.share(BLOCK, &scene.addresses[..4]);
-        let second = scene.packs.share(BLOCK, &scene.addresses[1..2]);
+        let first = scene.packs.join_fetches(BLOCK, &scene.addresses[..4]);
+        let second = scene.packs.join_fetches(BLOCK, &scene.addresses[1..2]);
         drop(first);
         assert_eq!(scene.packs.fetching.lock().len(), 4);
         let outcomes = second[0].fetch(|_| None).await;

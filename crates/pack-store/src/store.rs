@@ -325,10 +325,10 @@ mod tests {
             crc32: frame.crc32,
             origin: None,
         };
-        let shares = packs.share(block, &[address]);
-        let outcomes = shares[0].fetch(|_| None).await;
+        let waiters = packs.join_fetches(block, &[address]);
+        let outcomes = waiters[0].fetch(|_| None).await;
         assert_eq!(outcomes[0].1.as_ref().unwrap().data, [2; 4096][..]);
-        drop(shares);
+        drop(waiters);
         let disk = packs.disk().unwrap();
         assert_eq!((disk.status().damaged, disk.status().hits), (1, 0));
     }

@@ -301,9 +301,9 @@ impl View {
             .filter(|address| seen.insert(address_key(address)))
             .collect();
         let mut frames = HashMap::with_capacity(addresses.len());
-        for share in self.packs.share(key, &addresses) {
+        for waiter in self.packs.join_fetches(key, &addresses) {
             // Their memory is not counted: the program has no block buffers.
-            for (index, outcome) in share.fetch(|_| None).await {
+            for (index, outcome) in waiter.fetch(|_| None).await {
                 let address = &addresses[index];
                 let frame = outcome.map_err(|error| {
                     let why = lost(key, u64::from(address.raw_start), &error.to_string());

@@ -211,11 +211,11 @@ impl Files {
             None => (false, FRAMES_AT_ONCE),
         };
         let addresses: Vec<FrameAddress> = wanted.iter().map(|wanted| *wanted.address).collect();
-        let shares = self.packs.share(key, &addresses).into_iter();
-        let fetches: Vec<_> = shares
-            .map(|share| async move {
+        let waiters = self.packs.join_fetches(key, &addresses).into_iter();
+        let fetches: Vec<_> = waiters
+            .map(|waiter| async move {
                 let lease = |bytes| (!ahead).then(|| self.state.memory.lease(bytes));
-                stream::iter(share.fetch(lease).await)
+                stream::iter(waiter.fetch(lease).await)
             })
             .collect();
         let mut frames = stream::iter(fetches).buffered(at_once).flatten();

@@ -64,8 +64,8 @@ impl Publisher {
         loop {
             let mut missing = Vec::new();
             let mut trouble = None;
-            for share in self.context.packs.share(block, &wanted) {
-                for (index, outcome) in share
+            for waiter in self.context.packs.join_fetches(block, &wanted) {
+                for (index, outcome) in waiter
                     .fetch(|bytes| Some(self.context.memory.lease(bytes)))
                     .await
                 {
