@@ -17,7 +17,7 @@
 //! Only the publisher commits metadata. Other engines see its commits as [observers](Observer) and commit in its
 //! [turn](Turn).
 
-mod account;
+mod account_updates;
 mod committer;
 mod content;
 mod context;
@@ -48,7 +48,7 @@ use tokio::time::Instant;
 
 use crate::state::Stopped;
 
-pub(crate) use account::Account;
+pub(crate) use account_updates::AccountUpdates;
 pub(crate) use committer::Committer;
 pub(crate) use context::{CheckpointSource, Context};
 pub(crate) use observer::{AccountChange, Observer};

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use super::moves::{MOST_SPAN, Move, Sources, extents_in, frames_of, sources_of, spans};
 use super::rate::Work;
 use super::{Collector, PAGE, Step};
-use crate::publisher::{Account, Committer, Halted, PutPack, address, known_frame};
+use crate::publisher::{AccountUpdates, Committer, Halted, PutPack, address, known_frame};
 use crate::state::Stopped;
 
 /// How often a request for a pack may fail while the bucket answers others.
@@ -437,7 +437,7 @@ impl Collector {
     ) -> Result<(), Halted> {
         let Rewritten { pack, moves, done } = rewritten;
         let mut batch = Batch::new();
-        let mut account = Account::default();
+        let mut updates = AccountUpdates::default();
         let mut refused = BTreeSet::new();
         for moving in &moves {
             let BlockKey { inode, block } = moving.block;
@@ -448,8 +448,8 @@ impl Collector {
             match moving.apply(&map) {
                 Ok(Some(moved)) => {
                     batch.put(&Key::Block(moving.block), &moved.map);
-                    account.displace(moved.displaced);
-                    account.add(pack.id, moved.bytes);
+                    updates.displace(moved.displaced);
+                    updates.add(pack.id, moved.bytes);
                     if moving.to.iter().any(|frame| frame.origin.is_some()) {
                         batch.put(&Key::Referrer(pack.id, moving.block), &Referrer);
                     }
@@ -463,7 +463,7 @@ impl Collector {
         }
         let packs = moves.iter().flat_map(|moving| &moving.from);
         let packs: BTreeSet<PackId> = packs.map(|extent| extent.frame.pack).collect();
-        let is_used = account.open(pack.id, pack.record);
+        let is_used = updates.open(pack.id, pack.record);
         match is_used {
             true => committer.note_frames(&pack, &mut batch),
             false => committer.discard(pack.id, pack.record, None, &mut batch),
@@ -472,7 +472,7 @@ impl Collector {
             next_pack: committer.progress.next_pack(),
             ..committer.progress.state()
         };
-        committer.commit(batch, account, state, None).await?;
+        committer.commit(batch, updates, state, None).await?;
         if is_used {
             committer.noted_frames(&pack);
         }

@@ -18,7 +18,7 @@ use forebay_types::balance::taken;
 use forebay_types::{CheckpointId, PackId};
 
 use super::Halted;
-use super::account::Account;
+use super::account_updates::AccountUpdates;
 use super::observer::{AccountChange, Observer};
 use super::progress::Progress;
 use super::put_pack::PutPack;
@@ -118,30 +118,30 @@ impl Committer {
     pub(crate) async fn commit(
         &self,
         mut batch: Batch,
-        account: Account,
+        updates: AccountUpdates,
         state: VolumeState,
         closing: Option<(CheckpointId, &Ready)>,
     ) -> Result<(), Halted> {
         let (closing, ready) = closing.unzip();
-        let opened = account.opened.iter().map(|(pack, record)| AccountChange {
+        let opened = updates.opened.iter().map(|(pack, record)| AccountChange {
             pack: *pack,
             before: None,
             after: Some(*record),
         });
         let mut changes: Vec<AccountChange> = opened.collect();
         let (mut dead, mut revived) = (BTreeSet::new(), Vec::new());
-        for (pack, record) in &account.opened {
+        for (pack, record) in &updates.opened {
             batch.put(&Key::Pack(*pack), record);
         }
-        let referred = account.referred();
-        let packs: BTreeSet<PackId> = account
+        let referred = updates.referred();
+        let packs: BTreeSet<PackId> = updates
             .displaced
             .keys()
             .chain(referred.keys())
             .copied()
             .collect();
         for pack in packs {
-            let lost = account.displaced.get(&pack).copied().unwrap_or(0);
+            let lost = updates.displaced.get(&pack).copied().unwrap_or(0);
             let gained = referred.get(&pack).copied().unwrap_or(0);
             let mut record = self.insist(|| self.catalog.pack(pack)).await?;
             let before = record;
@@ -178,7 +178,7 @@ impl Committer {
             }
         }
         let state = VolumeState {
-            used_bytes: account.balance(state.used_bytes),
+            used_bytes: updates.balance(state.used_bytes),
             ..state
         };
         batch.put(&Key::Volume, &state);

@@ -12,7 +12,7 @@ use forebay_quota::{Ledger, PublishedUsage};
 use forebay_types::balance::taken;
 use forebay_types::{BlockIndex, BlockKey};
 
-use super::account::Account;
+use super::account_updates::AccountUpdates;
 use super::truncated::ChangedMaps;
 use super::upload::Uploaded;
 use super::{Halted, Publisher};
@@ -26,7 +26,7 @@ impl Publisher {
         mut uploaded: Uploaded,
     ) -> Result<(), Halted> {
         let mut batch = closed.names.to_batch();
-        let mut account = Account::default();
+        let mut updates = AccountUpdates::default();
         let mut ledger = Ledger::default();
         let mut outcomes = HashMap::new();
         // The budget of all truncated files together.
@@ -46,7 +46,7 @@ impl Publisher {
                     then,
                     early,
                     frames,
-                    (&mut batch, &mut account, &mut budget),
+                    (&mut batch, &mut updates, &mut budget),
                 )
                 .await?;
             let usage = record.as_ref().map(PublishedUsage::of);
@@ -56,7 +56,7 @@ impl Publisher {
             outcomes.insert(node.inode, (used, truncated, usage));
         }
         for pack in &uploaded.packs {
-            match account.open(pack.id, pack.record) {
+            match updates.open(pack.id, pack.record) {
                 true => self.committer.note_frames(pack, &mut batch),
                 false => self
                     .committer
@@ -72,7 +72,7 @@ impl Publisher {
         };
         let state = self.context.accounts.enter(&ledger, &mut batch, state);
         self.committer
-            .commit(batch, account, state, Some((closed.id, &uploaded.ready)))
+            .commit(batch, updates, state, Some((closed.id, &uploaded.ready)))
             .await?;
         // Before anything is dropped that the bucket may not have after all.
         self.prove_checkpoint().await?;
@@ -108,7 +108,7 @@ impl Publisher {
         then: ClosedNode,
         early: Vec<(BlockIndex, BlockMap)>,
         frames: Vec<(BlockKey, FrameAddress)>,
-        (batch, account, budget): (&mut Batch, &mut Account, &mut usize),
+        (batch, updates, budget): (&mut Batch, &mut AccountUpdates, &mut usize),
     ) -> Result<Option<InodeRecord>, Halted> {
         let inode = node.inode;
         if then.removed {
@@ -134,7 +134,7 @@ impl Publisher {
             ..ChangedMaps::default()
         };
         if let Some(floor) = then.floor.filter(|_| then.published) {
-            self.cut_maps(inode, &then, floor, &mut changed, (account, budget))
+            self.cut_maps(inode, &then, floor, &mut changed, (updates, budget))
                 .await?;
         }
         let ChangedMaps {
@@ -158,7 +158,7 @@ impl Publisher {
                 Entry::Vacant(entry) => {
                     let map = if then.published {
                         let key = BlockKey { inode, block };
-                        self.map_before(key, &mut truncated, account).await?
+                        self.map_before(key, &mut truncated, updates).await?
                     } else {
                         BlockMap::new()
                     };
@@ -171,8 +171,8 @@ impl Publisher {
                     .stop(Stopped::Failed(format!("inode {inode}: {error}")));
                 Halted
             })?;
-            lost += account.displace(displaced);
-            account.add(frame.pack, range.len());
+            lost += updates.displace(displaced);
+            updates.add(frame.pack, range.len());
             added += range.len();
             if frame.origin.is_some() {
                 let key = Key::Referrer(frame.pack, BlockKey { inode, block });

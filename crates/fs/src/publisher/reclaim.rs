@@ -8,7 +8,7 @@ use forebay_meta::record::{DeadPack, Garbage};
 use forebay_meta::{Batch, Key, KeyRange};
 use forebay_types::{BlockIndex, BlockKey, PackId};
 
-use super::account::Account;
+use super::account_updates::AccountUpdates;
 use super::{Halted, Publisher};
 
 /// How many removed files one step looks at.
@@ -23,18 +23,18 @@ impl Publisher {
     pub(crate) async fn reclaim(&self) -> Result<(), Halted> {
         self.progress.begin_reclaiming();
         let mut batch = Batch::new();
-        let mut account = Account::default();
+        let mut updates = AccountUpdates::default();
         let (mut budget, mut collected) = (self.context.config.maps_at_once, Vec::new());
         let mut more = self
-            .collect_truncated(&mut budget, &mut batch, &mut account, &mut collected)
+            .collect_truncated(&mut budget, &mut batch, &mut updates, &mut collected)
             .await?;
         more |= self
-            .collect_files(&mut budget, &mut batch, &mut account)
+            .collect_files(&mut budget, &mut batch, &mut updates)
             .await?;
         more |= self.delete_packs(&mut batch).await?;
         if !batch.is_empty() || self.committer.has_records_due() {
             let state = self.progress.state();
-            self.committer.commit(batch, account, state, None).await?;
+            self.committer.commit(batch, updates, state, None).await?;
             self.collected(collected);
         }
         if more {
@@ -48,7 +48,7 @@ impl Publisher {
         &self,
         budget: &mut usize,
         batch: &mut Batch,
-        account: &mut Account,
+        updates: &mut AccountUpdates,
     ) -> Result<bool, Halted> {
         let range = KeyRange::garbage();
         let files = self
@@ -72,7 +72,7 @@ impl Publisher {
                 .last()
                 .map_or(first, |(block, _)| BlockIndex(block.0 + 1));
             for (block, map) in maps {
-                account.displace(map.bytes_by_pack());
+                updates.displace(map.bytes_by_pack());
                 batch.delete(&Key::Block(BlockKey { inode, block }));
             }
             if all {

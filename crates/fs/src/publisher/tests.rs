@@ -198,7 +198,7 @@ impl Turn for OneNote {
         batch.put(&key, &forebay_meta::record::Referrer);
         let state = committer.progress.state();
         committer
-            .commit(batch, Account::default(), state, None)
+            .commit(batch, AccountUpdates::default(), state, None)
             .await?;
         self.done.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -11,7 +11,7 @@ use forebay_meta::record::{BlockMap, Truncated, TruncatedBlocks};
 use forebay_meta::{Batch, InodeRecord, Key, KeyRange};
 use forebay_types::{BlockIndex, BlockKey, Inode};
 
-use super::account::Account;
+use super::account_updates::AccountUpdates;
 use super::{Halted, Publisher};
 use crate::state::ClosedNode;
 
@@ -46,7 +46,7 @@ impl Publisher {
         then: &ClosedNode,
         floor: u64,
         changed: &mut ChangedMaps,
-        (account, budget): (&mut Account, &mut usize),
+        (updates, budget): (&mut AccountUpdates, &mut usize),
     ) -> Result<(), Halted> {
         let first = BlockIndex::of(floor);
         let at_once = (*budget).max(1);
@@ -65,7 +65,7 @@ impl Publisher {
             }
             *budget = budget.saturating_sub(1);
             let displaced = map.truncate(floor.saturating_sub(block.start()));
-            changed.lost += account.displace(displaced);
+            changed.lost += updates.displace(displaced);
             changed.maps.insert(block, map);
         }
         if !are_all {
@@ -122,14 +122,14 @@ impl Publisher {
         &self,
         key: BlockKey,
         truncated: &mut TruncatedBlocks,
-        account: &mut Account,
+        updates: &mut AccountUpdates,
     ) -> Result<BlockMap, Halted> {
         let published = self
             .committer
             .insist(|| self.context.catalog.block_map(key.inode, key.block));
         let map = published.await?.unwrap_or_default();
         if truncated.remove(key.block) {
-            account.displace(map.bytes_by_pack());
+            updates.displace(map.bytes_by_pack());
             return Ok(BlockMap::new());
         }
         Ok(map)
@@ -156,7 +156,7 @@ impl Publisher {
         &self,
         budget: &mut usize,
         batch: &mut Batch,
-        account: &mut Account,
+        updates: &mut AccountUpdates,
         collected: &mut Vec<Collected>,
     ) -> Result<bool, Halted> {
         let range = KeyRange::truncated();
@@ -192,7 +192,7 @@ impl Publisher {
                     _ => blocks.end,
                 };
                 for (key, map) in &maps {
-                    account.displace(map.bytes_by_pack());
+                    updates.displace(map.bytes_by_pack());
                     batch.delete(key);
                 }
                 // A range without maps costs a scan too.

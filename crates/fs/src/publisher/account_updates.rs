@@ -8,7 +8,7 @@ use forebay_types::balance::taken;
 
 /// What a batch adds to the accounts of packs and of the volume, and what it takes from them.
 #[derive(Default)]
-pub(crate) struct Account {
+pub(crate) struct AccountUpdates {
     /// Bytes that published packs lose.
     pub(super) displaced: Displaced,
     /// Bytes of each pack that are referred to from now on.
@@ -17,7 +17,7 @@ pub(crate) struct Account {
     pub(super) opened: Vec<(PackId, PackRecord)>,
 }
 
-impl Account {
+impl AccountUpdates {
     /// Adds references to this many bytes of a pack, which is new or shared.
     pub(crate) fn add(&mut self, pack: PackId, bytes: u64) {
         *self.added.entry(pack).or_default() += bytes;
