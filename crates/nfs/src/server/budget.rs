@@ -19,7 +19,7 @@ use super::shares::{Shares, Ticket};
 use crate::address::ClientNetwork;
 use crate::engine::Lane;
 
-/// Bytes that a connection may hold without a share of the budget.
+/// Bytes that a connection may hold without a permit from the budget.
 pub(super) const OWN_BYTES: usize = 64 << 10;
 
 /// Part of them that is reserved for calls that only look at names and attributes.
@@ -39,7 +39,7 @@ pub(super) enum Part {
     Rest,
 }
 
-/// The owner of a share.
+/// The owner of permits.
 type Holder = (ClientNetwork, Part);
 
 /// The bytes that all clients share.
@@ -51,7 +51,7 @@ pub(super) struct Budget {
 
 struct State {
     shares: Shares<Holder>,
-    waiting: HashMap<Ticket, oneshot::Sender<Share>>,
+    waiting: HashMap<Ticket, oneshot::Sender<BudgetPermit>>,
 }
 
 impl Budget {
@@ -67,11 +67,11 @@ impl Budget {
     }
 
     /// Takes bytes if they are available to this holder.
-    pub(super) fn take(self: &Arc<Self>, holder: Holder, bytes: usize) -> Option<Share> {
+    pub(super) fn take(self: &Arc<Self>, holder: Holder, bytes: usize) -> Option<BudgetPermit> {
         let mut state = self.state.lock();
         let bytes = bytes.min(state.shares.most());
         let taken = state.shares.take(holder, bytes);
-        taken.then(|| self.share(holder, bytes))
+        taken.then(|| self.permit(holder, bytes))
     }
 
     /// Waits for bytes until this holder is served.
@@ -95,8 +95,8 @@ impl Budget {
         self.short.load(Ordering::Relaxed)
     }
 
-    fn share(self: &Arc<Self>, holder: Holder, bytes: usize) -> Share {
-        Share {
+    fn permit(self: &Arc<Self>, holder: Holder, bytes: usize) -> BudgetPermit {
+        BudgetPermit {
             budget: self.clone(),
             holder,
             bytes,
@@ -113,7 +113,7 @@ impl Budget {
 
     fn cancel(self: &Arc<Self>, holder: Holder, ticket: Ticket) {
         let mut state = self.state.lock();
-        // If the request was served already, its share comes back when it is dropped.
+        // If the request was served already, its permit comes back when it is dropped.
         if state.waiting.remove(&ticket).is_some() {
             state.shares.cancel(holder, ticket);
             self.serve(state);
@@ -124,26 +124,26 @@ impl Budget {
     fn serve(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>) {
         let mut served = Vec::new();
         while let Some((holder, ticket, bytes)) = state.shares.serve() {
-            let share = self.share(holder, bytes);
-            served.extend(state.waiting.remove(&ticket).map(|sender| (sender, share)));
+            let permit = self.permit(holder, bytes);
+            served.extend(state.waiting.remove(&ticket).map(|sender| (sender, permit)));
         }
         self.short.store(state.shares.is_short(), Ordering::Relaxed);
-        // A share whose receiver was dropped comes back, and that takes the lock.
+        // A permit whose receiver was dropped comes back, and that takes the lock.
         drop(state);
-        for (sender, share) in served {
-            drop(sender.send(share));
+        for (sender, permit) in served {
+            drop(sender.send(permit));
         }
     }
 }
 
 /// Bytes taken from a budget; given back when dropped.
-pub(super) struct Share {
+pub(super) struct BudgetPermit {
     budget: Arc<Budget>,
     holder: Holder,
     bytes: usize,
 }
 
-impl Share {
+impl BudgetPermit {
     /// Gives back all except the first `bytes`.
     pub(super) fn keep(&mut self, bytes: usize) {
         if let Some(rest) = self.bytes.checked_sub(bytes).filter(|rest| *rest > 0) {
@@ -156,13 +156,13 @@ impl Share {
         self.bytes
     }
 
-    /// Adds another share of the same holder.
-    pub(super) fn join(&mut self, mut other: Share) {
+    /// Adds another permit of the same holder.
+    pub(super) fn join(&mut self, mut other: BudgetPermit) {
         self.bytes += std::mem::take(&mut other.bytes);
     }
 }
 
-impl Drop for Share {
+impl Drop for BudgetPermit {
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.budget.give(self.holder, self.bytes);
@@ -170,20 +170,20 @@ impl Drop for Share {
     }
 }
 
-/// A request for a share. Dropping it cancels the request.
+/// A request for a permit. Dropping it cancels the request.
 pub(super) struct Waiting {
     budget: Arc<Budget>,
     holder: Holder,
     ticket: Ticket,
-    granted: oneshot::Receiver<Share>,
+    granted: oneshot::Receiver<BudgetPermit>,
 }
 
 impl Future for Waiting {
-    type Output = Share;
+    type Output = BudgetPermit;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Share> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<BudgetPermit> {
         match ready!(Pin::new(&mut self.granted).poll(context)) {
-            Ok(share) => Poll::Ready(share),
+            Ok(permit) => Poll::Ready(permit),
             // The sender is not dropped before it has sent.
             Err(_) => Poll::Pending,
         }
@@ -201,16 +201,16 @@ pub(super) enum Charge {
     /// Bytes of the connection's own allowance.
     Own(usize),
     /// Bytes of the shared budget.
-    Shared(Share),
+    Shared(BudgetPermit),
 }
 
-/// A connection's account.
+/// A connection's own allowance.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub(super) struct Allowance {
     own: usize,
 }
 
-impl Account {
+impl Allowance {
     /// Charges the connection's own allowance, if there is room.
     pub(super) fn charge(&mut self, bytes: usize, lane: Lane) -> Option<Charge> {
         let limit = match lane {
@@ -239,9 +239,9 @@ impl Account {
                 self.own = self.own - charged + bytes;
                 Charge::Own(bytes)
             }
-            Charge::Shared(mut share) => {
-                share.keep(bytes);
-                Charge::Shared(share)
+            Charge::Shared(mut permit) => {
+                permit.keep(bytes);
+                Charge::Shared(permit)
             }
         }
     }
@@ -250,7 +250,7 @@ impl Account {
     pub(super) fn release(&mut self, charge: Charge) {
         match charge {
             Charge::Own(bytes) => self.own -= bytes,
-            Charge::Shared(share) => drop(share),
+            Charge::Shared(permit) => drop(permit),
         }
     }
 }
@@ -272,43 +272,43 @@ mod tests {
     #[test]
     fn what_is_taken_comes_back() {
         let budget = budget();
-        let share = budget.take(client(1), 400).unwrap();
+        let permit = budget.take(client(1), 400).unwrap();
         let other = budget.take(client(1), 350).unwrap();
         assert!(budget.take(client(1), 1).is_none());
-        drop((share, other));
+        drop((permit, other));
         assert!(budget.take(client(1), 400).is_some());
     }
 
     #[test]
     fn only_the_bytes_of_the_reply_stay_charged() {
         let budget = budget();
-        let mut account = Account::default();
+        let mut allowance = Allowance::default();
         let charge = Charge::Shared(budget.take(client(1), 400).unwrap());
         let rest = budget.take(client(1), 350).unwrap();
         assert!(budget.take(client(1), 100).is_none());
-        let charge = account.settle(charge, 100);
+        let charge = allowance.settle(charge, 100);
         let other = budget.take(client(1), 300).unwrap();
         assert!(budget.take(client(1), 1).is_none());
-        account.release(charge);
+        allowance.release(charge);
         assert!(budget.take(client(1), 100).is_some());
         drop((other, rest));
 
-        let charge = account.charge(OWN_BYTES, Lane::Looking).unwrap();
-        assert!(account.charge(1, Lane::Looking).is_none());
-        let charge = account.settle(charge, 1);
-        assert!(account.charge(OWN_BYTES - 1, Lane::Looking).is_some());
-        account.release(charge);
-        assert!(account.charge(1, Lane::Looking).is_some());
+        let charge = allowance.charge(OWN_BYTES, Lane::Looking).unwrap();
+        assert!(allowance.charge(1, Lane::Looking).is_none());
+        let charge = allowance.settle(charge, 1);
+        assert!(allowance.charge(OWN_BYTES - 1, Lane::Looking).is_some());
+        allowance.release(charge);
+        assert!(allowance.charge(1, Lane::Looking).is_some());
     }
 
     #[test]
     fn a_part_of_the_own_allowance_is_for_those_that_only_look() {
-        let mut account = Account::default();
+        let mut allowance = Allowance::default();
         let most = OWN_BYTES - OWN_FOR_LOOKING;
-        assert!(account.charge(most + 1, Lane::Changing).is_none());
-        assert!(account.charge(most, Lane::Changing).is_some());
-        assert!(account.charge(1, Lane::Reading).is_none());
-        assert!(account.charge(OWN_FOR_LOOKING, Lane::Looking).is_some());
+        assert!(allowance.charge(most + 1, Lane::Changing).is_none());
+        assert!(allowance.charge(most, Lane::Changing).is_some());
+        assert!(allowance.charge(1, Lane::Reading).is_none());
+        assert!(allowance.charge(OWN_FOR_LOOKING, Lane::Looking).is_some());
     }
 
     #[tokio::test]
@@ -341,12 +341,12 @@ mod tests {
     #[test]
     fn shares_that_are_joined_come_back_once() {
         let budget = budget();
-        let mut share = budget.take(client(1), 300).unwrap();
-        share.join(budget.take(client(1), 300).unwrap());
-        assert_eq!(share.bytes(), 600);
-        share.keep(100);
+        let mut permit = budget.take(client(1), 300).unwrap();
+        permit.join(budget.take(client(1), 300).unwrap());
+        assert_eq!(permit.bytes(), 600);
+        permit.keep(100);
         assert!(budget.take(client(1), 400).is_some());
-        drop(share);
+        drop(permit);
         let all = [400, 350].map(|bytes| budget.take(client(1), bytes));
         assert!(all.iter().all(Option::is_some));
     }

@@ -249,7 +249,7 @@ where
                 let held = self.stream.held_bytes()
                     + self.incoming.held_bytes()
                     + self.lanes.parked_bytes()
-                    + self.replies.account.own();
+                    + self.replies.allowance.own();
                 if !self.rest.count(held, &self.shared.rest, self.client) {
                     return Poll::Ready(End::OverShare);
                 }
@@ -402,7 +402,7 @@ where
             }
             Outcome::StartTls(reply, tls) => self.start_tls(reply, tls, charge),
             Outcome::Silence => {
-                self.replies.account.release(charge);
+                self.replies.allowance.release(charge);
                 Ok(())
             }
             Outcome::Hangup => Err(End::NotRpc),

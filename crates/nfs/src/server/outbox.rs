@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use forebay_types::Lent;
 use tokio::io::AsyncWrite;
 
-use super::budget::{Account, Charge};
+use super::budget::{Allowance, Charge};
 use super::pool;
 use crate::rpc::Reply;
 
@@ -109,7 +109,7 @@ impl Outbox {
     pub(super) fn poll_write(
         &mut self,
         mut socket: Pin<&mut impl AsyncWrite>,
-        account: &mut Account,
+        allowance: &mut Allowance,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<u64>> {
         let begin = self.sent;
@@ -127,13 +127,13 @@ impl Outbox {
             }
             match ready!(written)? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                written => self.advance(written, account),
+                written => self.advance(written, allowance),
             }
         }
         Poll::Ready(Ok(self.sent - begin))
     }
 
-    fn advance(&mut self, mut written: usize, account: &mut Account) {
+    fn advance(&mut self, mut written: usize, allowance: &mut Allowance) {
         self.sent += written as u64;
         while let Some(piece) = self.pieces.front_mut() {
             let unsent = piece.unsent().len();
@@ -152,7 +152,7 @@ impl Outbox {
             .is_some_and(|(end, _)| *end <= self.sent)
         {
             if let Some((_, charge)) = self.charges.pop_front() {
-                account.release(charge);
+                allowance.release(charge);
             }
         }
     }

@@ -8,7 +8,7 @@ use std::thread::LocalKey;
 
 use parking_lot::Mutex;
 
-use super::budget::Share;
+use super::budget::BudgetPermit;
 use super::scratch::Scratch;
 
 /// Total bytes of idle large buffers that are kept.
@@ -153,7 +153,7 @@ enum Memory {
         bytes: Vec<u8>,
         pool: Arc<Pool>,
         /// What was charged for it.
-        _share: Share,
+        _permit: BudgetPermit,
     },
     /// In the scratch buffer it was read into, with others.
     Shared(Scratch, Range<usize>),
@@ -166,12 +166,12 @@ impl Record {
     }
 
     /// A record in a buffer of the pool.
-    pub(super) fn large(bytes: Vec<u8>, pool: Arc<Pool>, share: Share) -> Record {
-        let _share = share;
+    pub(super) fn large(bytes: Vec<u8>, pool: Arc<Pool>, permit: BudgetPermit) -> Record {
+        let _permit = permit;
         Record(Memory::Large {
             bytes,
             pool,
-            _share,
+            _permit,
         })
     }
 

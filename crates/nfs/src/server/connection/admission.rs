@@ -11,7 +11,7 @@ use forebay_vfs::FileSystem;
 use super::incoming::Next;
 use super::{Connection, Demand, End};
 use crate::engine::{Lane, Outcome, Session, demand, execute_in_memory, may_be_put_off, put_off};
-use crate::server::budget::{Charge, OWN_BYTES, Part, Share, Waiting};
+use crate::server::budget::{BudgetPermit, Charge, OWN_BYTES, Part, Waiting};
 use crate::server::pool::Record;
 
 /// Replies up to this length do not count for the limit of a connection's reply bytes.
@@ -91,10 +91,10 @@ where
             return Looked::NoRoom;
         }
         let holder = (self.client, Part::Memory);
-        let charge = self.replies.account.charge(demand.expected, demand.lane);
+        let charge = self.replies.allowance.charge(demand.expected, demand.lane);
         let charge = charge.or_else(|| {
-            let share = self.shared.budget.take(holder, demand.expected);
-            share.map(Charge::Shared)
+            let permit = self.shared.budget.take(holder, demand.expected);
+            permit.map(Charge::Shared)
         });
         match charge {
             Some(charge) => self.answer_from_memory(record, charge, now),
@@ -107,19 +107,19 @@ where
         while let Some((place, mut call)) = self.lanes.take_unlooked() {
             let mut charge = None;
             if self.may_lend(call.expected) {
-                charge = self.replies.account.charge(call.expected, Lane::Reading);
+                charge = self.replies.allowance.charge(call.expected, Lane::Reading);
                 if charge.is_none() {
                     let mut waiting = self.lanes.memory.take();
-                    let share = self.obtain(Part::Memory, call.expected, &mut waiting, context);
+                    let permit = self.obtain(Part::Memory, call.expected, &mut waiting, context);
                     self.lanes.memory = waiting;
-                    charge = share.map(Charge::Shared);
+                    charge = permit.map(Charge::Shared);
                 }
             }
             let Some(charge) = charge else {
                 self.lanes.put_back(place, call);
                 return;
             };
-            // The share that was waited for was for this READ.
+            // The permit that was waited for was for this READ.
             self.lanes.memory = None;
             if let Looked::Elsewhere = self.answer_from_memory(&call.record, charge, now) {
                 call.unlooked = false;
@@ -145,7 +145,7 @@ where
             }
             Err(buffer) => {
                 self.replies.give_buffer(buffer);
-                self.replies.account.release(charge);
+                self.replies.allowance.release(charge);
                 Looked::Elsewhere
             }
         }
@@ -165,14 +165,14 @@ where
             if !self.may_begin(demand) {
                 return Ok(());
             }
-            let charge = match self.replies.account.charge(bytes, lane) {
+            let charge = match self.replies.allowance.charge(bytes, lane) {
                 Some(charge) => charge,
                 None => {
                     let mut waiting = self.lanes.of_mut(lane).waiting.take();
-                    let share = self.obtain(Part::Call(lane), bytes, &mut waiting, context);
+                    let permit = self.obtain(Part::Call(lane), bytes, &mut waiting, context);
                     self.lanes.of_mut(lane).waiting = waiting;
-                    match share {
-                        Some(share) => Charge::Shared(share),
+                    match permit {
+                        Some(permit) => Charge::Shared(permit),
                         None => return Ok(()),
                     }
                 }
@@ -184,27 +184,27 @@ where
         Ok(())
     }
 
-    /// Takes from the shared budget, or waits for it; the task is woken when the share is granted.
+    /// Takes from the shared budget, or waits for it; the task is woken when the permit is granted.
     fn obtain(
         &self,
         part: Part,
         bytes: usize,
         waiting: &mut Option<Waiting>,
         context: &mut Context<'_>,
-    ) -> Option<Share> {
+    ) -> Option<BudgetPermit> {
         let (budget, holder) = (&self.shared.budget, (self.client, part));
         if waiting.is_none() {
-            if let Some(share) = budget.take(holder, bytes) {
-                return Some(share);
+            if let Some(permit) = budget.take(holder, bytes) {
+                return Some(permit);
             }
             self.session.engine.metrics.budget_waits.add(1);
         }
         let wait = waiting.get_or_insert_with(|| budget.wait(holder, bytes));
-        let Poll::Ready(share) = Pin::new(wait).poll(context) else {
+        let Poll::Ready(permit) = Pin::new(wait).poll(context) else {
             return None;
         };
         *waiting = None;
-        Some(share)
+        Some(permit)
     }
 
     /// Whether a blocking call has waited long enough, and may be put off.
@@ -224,7 +224,7 @@ where
         self.patience.put_off(now);
         let buffer = self.replies.buffer();
         let outcome = put_off(&self.session, head, buffer);
-        let charge = self.replies.account.force(0);
+        let charge = self.replies.allowance.force(0);
         self.answer(outcome, charge)
     }
 
@@ -271,10 +271,10 @@ where
     fn find_buffer(&mut self, now: Instant, context: &mut Context<'_>) -> bool {
         let mut waiting = self.waiting.take();
         let bytes = self.shared.limits.record_bytes;
-        let share = self.obtain(Part::Call(Lane::Changing), bytes, &mut waiting, context);
-        if let Some(share) = share {
+        let permit = self.obtain(Part::Call(Lane::Changing), bytes, &mut waiting, context);
+        if let Some(permit) = permit {
             self.patience.passed();
-            self.incoming.grant(share);
+            self.incoming.grant(permit);
         } else if self.is_patience_over(now, context) {
             // The next one must not be waited for either.
             self.patience.put_off(now);
@@ -303,17 +303,17 @@ where
         }
         let Demand { lane, expected } = demand;
         let bytes = record.uncharged_bytes() + expected;
-        if let Some(charge) = self.replies.account.charge(bytes, lane) {
+        if let Some(charge) = self.replies.allowance.charge(bytes, lane) {
             return Some(charge);
         }
         // Other calls of its lane came earlier.
         if self.lanes.of(lane).first().is_some() {
             return None;
         }
-        let share = self
+        let permit = self
             .shared
             .budget
             .take((self.client, Part::Call(lane)), bytes);
-        share.map(Charge::Shared)
+        permit.map(Charge::Shared)
     }
 }

@@ -13,7 +13,7 @@ use bytes::BufMut;
 use tokio::io::AsyncReadExt;
 
 use crate::record::{Assembler, MARK_BYTES, RecordError, Step};
-use crate::server::budget::Share;
+use crate::server::budget::BudgetPermit;
 use crate::server::pool::{self, Pool, Record, SHARED_BYTES};
 use crate::server::scratch::{SCRATCH_BYTES, Unread};
 use crate::server::stream::Stream;
@@ -24,7 +24,7 @@ pub(super) struct Incoming {
     unread: Unread,
     assembler: Assembler,
     /// The charge for the large record that is being assembled.
-    share: Option<Share>,
+    permit: Option<BudgetPermit>,
     /// A large record that was completed by reading into it.
     complete: Option<Vec<u8>>,
 }
@@ -48,7 +48,7 @@ impl Incoming {
             pool,
             unread: Unread::default(),
             assembler: Assembler::with_buffers(record_bytes, pool::small_record),
-            share: None,
+            permit: None,
             complete: None,
         }
     }
@@ -119,15 +119,15 @@ impl Incoming {
     }
 
     fn record(&mut self, bytes: Vec<u8>) -> Record {
-        match self.share.take() {
-            Some(share) => Record::large(bytes, self.pool.clone(), share),
+        match self.permit.take() {
+            Some(permit) => Record::large(bytes, self.pool.clone(), permit),
             None => Record::small(bytes),
         }
     }
 
-    /// Gives a buffer, charged to `share`, to the large record that has begun.
-    pub(super) fn grant(&mut self, share: Share) {
-        self.share = Some(share);
+    /// Gives a buffer, charged to `permit`, to the large record that has begun.
+    pub(super) fn grant(&mut self, permit: BudgetPermit) {
+        self.permit = Some(permit);
         self.assembler.grant(self.pool.record());
     }
 
@@ -153,7 +153,7 @@ impl Incoming {
 
     /// Bytes of memory that it holds and that have no charge.
     pub(super) fn held_bytes(&self) -> usize {
-        let record = match self.share {
+        let record = match self.permit {
             Some(_) => 0,
             None => self.assembler.held_bytes(),
         };

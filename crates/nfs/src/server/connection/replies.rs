@@ -7,14 +7,14 @@ use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 
 use crate::rpc::Reply;
-use crate::server::budget::{Account, Charge};
+use crate::server::budget::{Allowance, Charge};
 use crate::server::outbox::Outbox;
 use crate::server::stream::Stream;
 
 /// See the module's documentation.
 #[derive(Default)]
 pub(super) struct Replies {
-    pub(super) account: Account,
+    pub(super) allowance: Allowance,
     outbox: Outbox,
     /// The memory of a reply's head, for the next.
     buffer: Vec<u8>,
@@ -33,7 +33,7 @@ impl Replies {
 
     /// Queues a reply. Reduces the call's charge to the length of the reply.
     pub(super) fn put(&mut self, reply: Reply, charge: Charge) {
-        let charge = self.account.settle(charge, reply.len());
+        let charge = self.allowance.settle(charge, reply.len());
         self.buffer = self.outbox.put(reply, charge);
     }
 
@@ -47,7 +47,7 @@ impl Replies {
             true => Poll::Ready(Ok(0)),
             false => {
                 let socket = Pin::new(&mut *stream);
-                self.outbox.poll_write(socket, &mut self.account, context)
+                self.outbox.poll_write(socket, &mut self.allowance, context)
             }
         };
         if stream.holds_back() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::address::ClientNetwork;
-use crate::server::budget::{Budget, Part, Share};
+use crate::server::budget::{Budget, BudgetPermit, Part};
 
 /// Bytes that a waiting connection may hold without their being counted: a call that waits costs about one KiB.
 const UNCOUNTED_BYTES: usize = 2 << 10;
@@ -13,7 +13,7 @@ const COUNTED_STEP: usize = 4 << 10;
 
 /// See the module's documentation.
 #[derive(Default)]
-pub(super) struct Rest(Option<Share>);
+pub(super) struct Rest(Option<BudgetPermit>);
 
 impl Rest {
     /// Counts this number of bytes from now on. False if the share of the client has no room for them.
@@ -28,10 +28,10 @@ impl Rest {
             return true;
         }
         let held = held.next_multiple_of(COUNTED_STEP);
-        let counted = self.0.as_ref().map_or(0, Share::bytes);
+        let counted = self.0.as_ref().map_or(0, BudgetPermit::bytes);
         if held <= counted {
-            if let Some(share) = self.0.as_mut().filter(|_| held < counted / 2) {
-                share.keep(held);
+            if let Some(permit) = self.0.as_mut().filter(|_| held < counted / 2) {
+                permit.keep(held);
             }
             return true;
         }
@@ -39,7 +39,7 @@ impl Rest {
             return false;
         };
         match &mut self.0 {
-            Some(share) => share.join(more),
+            Some(permit) => permit.join(more),
             none => *none = Some(more),
         }
         true
