@@ -11,7 +11,7 @@
 //! Everything happens in a new folder in `DIR`, which is removed at the end, after an error and after SIGINT as well.
 
 mod data;
-mod place;
+mod mount;
 mod report;
 mod run;
 mod steps;
@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use place::Place;
+pub use mount::Mount;
 pub use report::{Latencies, Line, Report};
 
 /// The parameters of a run.

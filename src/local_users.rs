@@ -78,7 +78,7 @@ pub fn close_process() -> Result<(), String> {
 pub fn close_folders(config: &Config) -> Result<(), String> {
     let own = rustix::process::geteuid().as_raw();
     let bucket = config.store.folder();
-    let data_dir = Place {
+    let data_dir = GuardedFolder {
         what: "data_dir",
         path: config.data_dir.clone(),
         names: OF_DATA_DIR,
@@ -96,7 +96,7 @@ pub fn close_folders(config: &Config) -> Result<(), String> {
     let Some(path) = bucket.filter(|path| path.exists()) else {
         return Ok(());
     };
-    let bucket = Place {
+    let bucket = GuardedFolder {
         what: "the bucket",
         path: path.to_owned(),
         names: OF_BUCKET,
@@ -152,7 +152,7 @@ impl Closed {
 }
 
 /// A folder that is to be closed.
-struct Place {
+struct GuardedFolder {
     /// Its name in errors.
     what: &'static str,
     path: PathBuf,
@@ -166,7 +166,7 @@ struct Place {
     own: u32,
 }
 
-impl Place {
+impl GuardedFolder {
     /// Closes the folder, then the gateway's entries in it.
     fn close(&self) -> Result<Closed, String> {
         let mut closed = Closed::of_top(self.close_top()?);
@@ -340,8 +340,8 @@ mod tests {
         rustix::process::geteuid().as_raw()
     }
 
-    fn place(root: &TempDir) -> Place {
-        Place {
+    fn place(root: &TempDir) -> GuardedFolder {
+        GuardedFolder {
             what: "data_dir",
             path: root.path().join("data"),
             names: OF_DATA_DIR,

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::place::Place;
+use super::mount::Mount;
 
 /// The table. Its `Display` is Markdown.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// The folder and its mount.
-    pub place: Place,
+    pub place: Mount,
     /// Bytes of the large file.
     pub file_bytes: u64,
     /// Number of small files.
@@ -144,7 +144,7 @@ mod tests {
             latency: Latencies::of(vec![Duration::from_micros(1500)]),
         };
         let report = Report {
-            place: Place::unknown("/mnt"),
+            place: Mount::unknown("/mnt"),
             file_bytes: 256 << 20,
             files: 10,
             parallel: 4,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::place::Place;
+use super::mount::Mount;
 use super::report::{Latencies, Line, Report};
 use super::steps::{Files, Large};
 use super::work::{Work, failed};
@@ -70,7 +70,7 @@ pub(super) fn run(
 ) -> Result<Report, BenchError> {
     let folder = fs::canonicalize(&plan.folder)
         .map_err(failed(format!("cannot use {}", plan.folder.display())))?;
-    let place = Place::of(&folder);
+    let place = Mount::of(&folder);
     let mut workspace = Workspace::new(&folder)?;
     let mut run = Run {
         interrupt,

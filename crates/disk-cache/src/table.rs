@@ -22,7 +22,7 @@ const SPARED_FROM: u64 = 4;
 
 /// The place of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FrameLocation {
     pub(crate) region: usize,
     pub(crate) at: u32,
     pub(crate) len: u32,
@@ -118,11 +118,11 @@ impl Table {
     }
 
     /// The place of the frame, for a reader.
-    pub(crate) fn find(&mut self, key: &FrameKey) -> Option<Place> {
+    pub(crate) fn find(&mut self, key: &FrameKey) -> Option<FrameLocation> {
         let slot = self.slots.get(key)?;
         let region = self.regions.get_mut(usize::from(slot.region))?;
         region.bytes_read += u64::from(slot.len);
-        Some(Place {
+        Some(FrameLocation {
             region: usize::from(slot.region),
             at: slot.at,
             len: slot.len,
@@ -131,7 +131,7 @@ impl Table {
     }
 
     /// Whether `place` still holds the frame that it held when it was found.
-    pub(crate) fn is_still(&self, place: &Place) -> bool {
+    pub(crate) fn is_still(&self, place: &FrameLocation) -> bool {
         let region = self.regions.get(place.region);
         region.is_some_and(|region| region.life.salt == place.salt)
     }

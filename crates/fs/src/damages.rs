@@ -66,7 +66,7 @@ pub struct DamagedFrame {
 /// A frame of a block, as the task that finds it damaged knows it. A frame that several blocks share is several of
 /// these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct BlockFrame {
     pub(crate) pack: PackId,
     pub(crate) offset: u32,
     pub(crate) block: BlockKey,
@@ -90,14 +90,14 @@ pub(crate) struct Damages {
 
 #[derive(Default)]
 struct List {
-    frames: BTreeMap<Place, Entry>,
+    frames: BTreeMap<BlockFrame, Entry>,
     /// How many frames the list had no room for.
     more: u64,
 }
 
 impl Damages {
     /// Notes that a frame, which holds `range` of its block, is damaged. Returns whether it was unknown.
-    pub(crate) fn note(&self, place: Place, range: ByteRange, why: &str) -> bool {
+    pub(crate) fn note(&self, place: BlockFrame, range: ByteRange, why: &str) -> bool {
         let mut list = self.list.lock();
         if list.frames.contains_key(&place) {
             return false;
@@ -120,7 +120,7 @@ impl Damages {
     /// Notes that a frame of a block is damaged, and logs it if it was unknown. The healer does the rest.
     pub(crate) fn report(&self, block: BlockKey, address: &FrameAddress, why: &str) {
         let range = address.raw_range();
-        let place = Place {
+        let place = BlockFrame {
             pack: address.pack,
             offset: address.offset,
             block,
@@ -147,7 +147,7 @@ impl Damages {
 
     /// Whether frames of this pack are known to be damaged.
     pub(crate) fn may_have(&self, pack: PackId) -> bool {
-        let first = Place {
+        let first = BlockFrame {
             pack,
             offset: 0,
             block: BlockKey {
@@ -166,7 +166,7 @@ impl Damages {
     }
 
     /// At most `limit` frames for which a good copy must be looked for.
-    pub(crate) fn found(&self, limit: usize) -> Vec<Place> {
+    pub(crate) fn found(&self, limit: usize) -> Vec<BlockFrame> {
         let list = self.list.lock();
         let found = list
             .frames
@@ -176,7 +176,7 @@ impl Damages {
     }
 
     /// Sets the state of a frame.
-    pub(crate) fn settle(&self, place: &Place, state: DamageState) {
+    pub(crate) fn settle(&self, place: &BlockFrame, state: DamageState) {
         if let Some(entry) = self.list.lock().frames.get_mut(place) {
             entry.state = state;
         }
@@ -245,7 +245,7 @@ impl Entry {
         self.path.is_none() && self.has_lost() && self.state != DamageState::Found
     }
 
-    fn described(&self, place: &Place) -> DamagedFrame {
+    fn described(&self, place: &BlockFrame) -> DamagedFrame {
         let block = place.block.block.start();
         DamagedFrame {
             pack: place.pack,
@@ -267,8 +267,8 @@ mod tests {
 
     use super::*;
 
-    fn place(pack: u64, offset: u32) -> Place {
-        Place {
+    fn place(pack: u64, offset: u32) -> BlockFrame {
+        BlockFrame {
             pack: PackId(pack),
             offset,
             block: BlockKey {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use forebay_pack::object_name;
 use forebay_vfs::Error;
 
-use crate::damages::{DamageState, DamagedFrame, Damages, Place};
+use crate::damages::{BlockFrame, DamageState, DamagedFrame, Damages};
 use crate::display_path::DisplayPath;
 
 pub(crate) use context::Context;
@@ -68,7 +68,7 @@ impl Healer {
     }
 
     /// Heals a frame as far as possible, and notes the result.
-    async fn settle(&self, place: &Place) {
+    async fn settle(&self, place: &BlockFrame) {
         let state = match self.context.heal(place).await {
             Ok(state) => state,
             Err(Error::Delay) => return tokio::time::sleep(COME_BACK).await,
@@ -83,7 +83,7 @@ impl Healer {
             _ => "",
         };
         if !what.is_empty() {
-            let Place {
+            let BlockFrame {
                 pack,
                 offset,
                 block,

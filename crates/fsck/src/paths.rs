@@ -17,14 +17,14 @@ const OBJECTS: usize = 10_000;
 const DEPTH: usize = 512;
 
 /// Position of an object: its directory and its name there.
-type Place = (Inode, Bytes);
+type NamePosition = (Inode, Bytes);
 
 /// Returns a path for each of these objects that has one, with every character escaped that is not plain.
 pub(crate) async fn find(
     source: &Arc<dyn Source>,
     wanted: &BTreeSet<Inode>,
 ) -> Result<HashMap<Inode, String>, StoreError> {
-    let mut places: HashMap<Inode, Place> = HashMap::new();
+    let mut places: HashMap<Inode, NamePosition> = HashMap::new();
     let mut others = BTreeSet::new();
     for inode in wanted.iter().take(OBJECTS) {
         if parent_of(source, *inode).await?.is_none() {
@@ -46,7 +46,7 @@ pub(crate) async fn find(
 async fn path_of(
     source: &Arc<dyn Source>,
     inode: Inode,
-    places: &mut HashMap<Inode, Place>,
+    places: &mut HashMap<Inode, NamePosition>,
 ) -> Result<Option<String>, StoreError> {
     let (mut at, mut names) = (inode, Vec::new());
     while at != Inode::ROOT {
@@ -82,7 +82,7 @@ async fn places_of(
     source: &Arc<dyn Source>,
     range: KeyRange,
     wanted: &BTreeSet<Inode>,
-    places: &mut HashMap<Inode, Place>,
+    places: &mut HashMap<Inode, NamePosition>,
 ) -> Result<(), StoreError> {
     let mut names = Cursor::new(source, range);
     let mut missing = wanted.len();

@@ -14,7 +14,7 @@ pub(crate) struct Intervals<V> {
 type Tree<V> = Option<Box<Node<V>>>;
 
 /// The key of a range: its first byte, and a number that is unique in the tree.
-type Place = (u64, u64);
+type NodeKey = (u64, u64);
 
 struct Node<V> {
     range: Range,
@@ -66,7 +66,7 @@ impl<V> Intervals<V> {
 }
 
 impl<V> Node<V> {
-    fn place(&self) -> Place {
+    fn place(&self) -> NodeKey {
         (self.range.first(), self.id)
     }
 
@@ -93,7 +93,7 @@ fn insert<V>(tree: Tree<V>, new: Box<Node<V>>) -> Box<Node<V>> {
     balance(node)
 }
 
-fn remove<V>(tree: Tree<V>, place: Place) -> Tree<V> {
+fn remove<V>(tree: Tree<V>, place: NodeKey) -> Tree<V> {
     let mut node = tree?;
     if place == node.place() {
         return match (node.lower.take(), node.higher.take()) {

@@ -26,7 +26,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 pub use limit::{Hours, LinkLimit};
 
-use queue::{Class, Place, Queue, Turn};
+use queue::{Class, Queue, Ticket, Turn};
 
 pub(crate) use queue::PIECE;
 
@@ -64,7 +64,7 @@ pub(crate) struct Link {
 #[derive(Debug)]
 struct Lane {
     queue: Queue,
-    wakers: HashMap<Place, Waker>,
+    wakers: HashMap<Ticket, Waker>,
 }
 
 impl Lane {
@@ -136,7 +136,7 @@ impl Link {
 struct Waiting {
     link: Arc<Link>,
     way: Way,
-    place: Option<Place>,
+    place: Option<Ticket>,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -154,7 +154,7 @@ impl Waiting {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        ask: impl Fn(&mut Queue, &mut Option<Place>, Instant, u16) -> Turn,
+        ask: impl Fn(&mut Queue, &mut Option<Ticket>, Instant, u16) -> Turn,
     ) -> Poll<()> {
         loop {
             let Some(until) = self.ask(cx.waker(), &ask) else {
@@ -174,7 +174,7 @@ impl Waiting {
     fn ask(
         &mut self,
         waker: &Waker,
-        ask: impl Fn(&mut Queue, &mut Option<Place>, Instant, u16) -> Turn,
+        ask: impl Fn(&mut Queue, &mut Option<Ticket>, Instant, u16) -> Turn,
     ) -> Option<Instant> {
         let lane = self.link.lane(self.way)?;
         let (now, minute) = (Instant::now(), (self.link.minute)());

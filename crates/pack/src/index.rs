@@ -215,7 +215,7 @@ pub fn read_index(tail: &[u8]) -> Result<PackIndex, PackError> {
         return Err(PackError::Damaged("it is shorter than an index footer"));
     };
     let footer = Footer::decode(footer)?;
-    let place = Place {
+    let place = IndexLocation {
         frames: footer.frames,
         index_offset: footer.index_offset,
         index_crc32: footer.index_crc32,
@@ -231,13 +231,13 @@ pub fn read_index(tail: &[u8]) -> Result<PackIndex, PackError> {
 }
 
 /// Location of the index according to a footer.
-struct Place {
+struct IndexLocation {
     frames: u32,
     index_offset: u32,
     index_crc32: u32,
 }
 
-impl Place {
+impl IndexLocation {
     /// The bytes of the index, after verifying their checksum, and the length of the pack. `before` is the data read
     /// before the footer; if that is the whole pack, it has to begin with `header`: the footer determines every field
     /// of the header, so comparing is enough.

@@ -84,7 +84,7 @@ use crate::segment::FileName;
 use crate::storage::Storage;
 use crate::wal::{Hand, Wal};
 
-use cursor::{Place, SegmentCursor};
+use cursor::{ScanResult, SegmentCursor};
 use folder::Folder;
 use rules::NextVerdict;
 pub(crate) use rules::follows;
@@ -355,15 +355,15 @@ impl Recovery {
             // Only in the first segment does `from` lie behind the base.
             let first = self.from.max(base);
             let start = match cursor.look(first)? {
-                Place::Record { .. } | Place::Forged { .. } => first,
+                ScanResult::Record { .. } | ScanResult::Forged { .. } => first,
                 _ => base,
             };
             let (mut end, mut place) = (start, cursor.look(start)?);
-            while let Place::Record { end: after, .. } = place {
+            while let ScanResult::Record { end: after, .. } = place {
                 end = after;
                 place = cursor.look(end)?;
             }
-            if matches!(place, Place::Forged { .. } | Place::Locked { .. }) {
+            if matches!(place, ScanResult::Forged { .. } | ScanResult::Locked { .. }) {
                 return Err(seal::forged_record(&segment.file.name.text(), end));
             }
             let (epoch, header, is_cut) = (segment.header.epoch, segment.header, segment.is_cut());
@@ -383,7 +383,7 @@ impl Recovery {
                 }
                 traces.cut = is_cut;
                 // A torn record below the published LSN is not needed.
-                traces.half = place == Place::Torn && end >= self.from;
+                traces.half = place == ScanResult::Torn && end >= self.from;
                 traces.any |= traces.half;
                 break;
             }
@@ -460,7 +460,7 @@ impl Recovery {
                 }
             };
             let lsn = self.at;
-            let Place::Record { kind, end, payload } = cursor.look(lsn)? else {
+            let ScanResult::Record { kind, end, payload } = cursor.look(lsn)? else {
                 return Err(OpenError::Io {
                     action: format!("replay {} at LSN {lsn}", stretch.segment.file.name.text()),
                     source: std::io::Error::other(

@@ -10,7 +10,7 @@ use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, Inode};
 use forebay_vfs::{ClientId, Error, Result};
 
 use super::Files;
-use crate::damages::{DamageState, Place};
+use crate::damages::{BlockFrame, DamageState};
 use crate::healer;
 use crate::state::{FetchPlan, Node};
 
@@ -27,7 +27,7 @@ struct Needed {
 
 #[async_trait]
 impl healer::Context for Files {
-    async fn heal(&self, place: &Place) -> Result<DamageState> {
+    async fn heal(&self, place: &BlockFrame) -> Result<DamageState> {
         self.heal_frame(place).await
     }
 
@@ -38,7 +38,7 @@ impl healer::Context for Files {
 
 impl Files {
     /// Heals a frame as far as possible now.
-    async fn heal_frame(&self, place: &Place) -> Result<DamageState> {
+    async fn heal_frame(&self, place: &BlockFrame) -> Result<DamageState> {
         let node = match self.state.node(place.block.inode).await {
             Err(Error::Stale) => return Ok(DamageState::Unused),
             node => node?,
@@ -67,7 +67,12 @@ impl Files {
     }
 
     /// The ranges of the frame to which the block's map refers; `None` if there are none.
-    async fn needed(&self, node: &Node, place: &Place, plan: &FetchPlan) -> Result<Option<Needed>> {
+    async fn needed(
+        &self,
+        node: &Node,
+        place: &BlockFrame,
+        plan: &FetchPlan,
+    ) -> Result<Option<Needed>> {
         let block = place.block.block;
         let Some(map) = self.bucket_map(node, block, plan).await? else {
             return Ok(None);

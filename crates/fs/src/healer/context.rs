@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use forebay_types::Inode;
 use forebay_vfs::Result;
 
-use crate::damages::{DamageState, Place};
+use crate::damages::{BlockFrame, DamageState};
 
 /// The files whose frames are healed.
 #[async_trait]
@@ -16,7 +16,7 @@ pub(crate) trait Context: Send + Sync {
     /// # Errors
     /// [`Error::Delay`](forebay_vfs::Error::Delay) if it should be tried again later; others if the metadata cannot
     /// be read.
-    async fn heal(&self, place: &Place) -> Result<DamageState>;
+    async fn heal(&self, place: &BlockFrame) -> Result<DamageState>;
 
     /// A path from the volume's root for each of the objects that has one.
     ///
@@ -36,13 +36,13 @@ pub(super) mod fake {
     pub(in crate::healer) struct FakeFiles {
         /// The answers to `heal`, the last one first; [`DamageState::Lost`] when there is none.
         pub(in crate::healer) answers: Mutex<Vec<Result<DamageState>>>,
-        pub(in crate::healer) healed: Mutex<Vec<Place>>,
+        pub(in crate::healer) healed: Mutex<Vec<BlockFrame>>,
         pub(in crate::healer) searches: Mutex<u32>,
     }
 
     #[async_trait]
     impl Context for FakeFiles {
-        async fn heal(&self, place: &Place) -> Result<DamageState> {
+        async fn heal(&self, place: &BlockFrame) -> Result<DamageState> {
             self.healed.lock().push(*place);
             self.answers.lock().pop().unwrap_or(Ok(DamageState::Lost))
         }

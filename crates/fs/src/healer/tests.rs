@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::context::fake::FakeFiles;
 use super::*;
 
-fn place(offset: u32) -> Place {
-    Place {
+fn place(offset: u32) -> BlockFrame {
+    BlockFrame {
         pack: PackId(1),
         offset,
         block: BlockKey {

@@ -1,7 +1,7 @@
 //! Metadata with changes over them: the state that a plan would make of the moment that it began with.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry as Place;
+use std::collections::btree_map::Entry as MapEntry;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ impl Source for Overlaid {
             };
             let mut merged = self.changed(&seen);
             for (key, value) in below {
-                if let Place::Vacant(place) = merged.entry(key) {
+                if let MapEntry::Vacant(place) = merged.entry(key) {
                     place.insert(Entry::Value(value));
                 }
             }

@@ -116,7 +116,7 @@ pub(super) async fn without_quota(
 }
 
 /// A directory on the walk's path, and the last name that was read in it.
-struct Place {
+struct WalkedDirectory {
     directory: Inode,
     last: Option<Bytes>,
 }
@@ -140,7 +140,7 @@ pub(super) async fn wrong(
         finding,
         format!("directory {top} and everything below it count in {now}"),
     );
-    let mut places = vec![Place {
+    let mut places = vec![WalkedDirectory {
         directory: top,
         last: None,
     }];
@@ -172,7 +172,7 @@ pub(super) async fn wrong(
                 return Ok(());
             }
             places.push(place);
-            places.push(Place {
+            places.push(WalkedDirectory {
                 directory,
                 last: None,
             });

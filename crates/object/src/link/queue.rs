@@ -60,7 +60,7 @@ impl Class {
 
 /// The place of a waiting body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Place(u64);
+pub(super) struct Ticket(u64);
 
 /// The answer to a request for a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub(super) enum Turn {
 
 #[derive(Debug)]
 struct Waiter {
-    place: Place,
+    place: Ticket,
     asked: Instant,
 }
 
@@ -134,7 +134,7 @@ impl Queue {
     /// one of its class.
     pub(super) fn ask(
         &mut self,
-        place: &mut Option<Place>,
+        place: &mut Option<Ticket>,
         class: Class,
         bytes: usize,
         now: Instant,
@@ -172,7 +172,7 @@ impl Queue {
     /// Asks whether a body may begin; [`Queue::end`] has to follow.
     pub(super) fn begin(
         &mut self,
-        place: &mut Option<Place>,
+        place: &mut Option<Ticket>,
         class: Class,
         now: Instant,
         minute: u16,
@@ -198,7 +198,7 @@ impl Queue {
     }
 
     /// Gives a place up.
-    pub(super) fn take(&mut self, place: &mut Option<Place>, now: Instant) {
+    pub(super) fn take(&mut self, place: &mut Option<Ticket>, now: Instant) {
         if let Some(place) = place.take() {
             for bodies in [&mut self.small, &mut self.large] {
                 bodies.beginners.retain(|waiter| waiter.place != place);
@@ -209,7 +209,7 @@ impl Queue {
     }
 
     /// The place whose body is to ask next. Bodies that have stopped asking lose their places.
-    pub(super) fn next(&mut self, now: Instant) -> Option<Place> {
+    pub(super) fn next(&mut self, now: Instant) -> Option<Ticket> {
         forget(&mut self.small.waiting, now);
         forget(&mut self.large.waiting, now);
         self.note(now);
@@ -224,7 +224,7 @@ impl Queue {
     }
 
     /// The place of the body of a class that is to ask next whether it may begin.
-    pub(super) fn next_to_begin(&mut self, class: Class, now: Instant) -> Option<Place> {
+    pub(super) fn next_to_begin(&mut self, class: Class, now: Instant) -> Option<Ticket> {
         forget(&mut self.of(class).beginners, now);
         self.note(now);
         let first = self.of(class).beginners.front();
@@ -239,10 +239,10 @@ impl Queue {
     }
 
     /// The place of the body that asks; a new one if it has none yet.
-    fn place(&mut self, place: &mut Option<Place>) -> Place {
+    fn place(&mut self, place: &mut Option<Ticket>) -> Ticket {
         *place.get_or_insert_with(|| {
             self.next_place += 1;
-            Place(self.next_place)
+            Ticket(self.next_place)
         })
     }
 
@@ -272,7 +272,7 @@ impl Queue {
 }
 
 /// Notes that a body asks; appends it to the queue if it is not in it.
-fn enter(queue: &mut VecDeque<Waiter>, place: Place, now: Instant) {
+fn enter(queue: &mut VecDeque<Waiter>, place: Ticket, now: Instant) {
     match queue.iter_mut().find(|waiter| waiter.place == place) {
         Some(waiter) => waiter.asked = now,
         None => queue.push_back(Waiter { place, asked: now }),

@@ -31,7 +31,7 @@ use forebay_seal::{
 use forebay_types::{PackId, VolumeId};
 
 use super::{
-    FOOTER_MAGIC, INDEX_FOOTER_LEN, IndexEntry, PACK_VERSION, PackError, PackIndex, Place,
+    FOOTER_MAGIC, INDEX_FOOTER_LEN, IndexEntry, IndexLocation, PACK_VERSION, PackError, PackIndex,
     SEALED_PACK_VERSION, decode_entries, encode_pack_header,
 };
 use crate::fields::{put, take, take_u16, take_u32, take_u64};
@@ -143,8 +143,8 @@ struct Footer {
 }
 
 impl Footer {
-    fn place(&self) -> Place {
-        Place {
+    fn place(&self) -> IndexLocation {
+        IndexLocation {
             frames: self.frames,
             index_offset: self.index_offset,
             index_crc32: self.index_crc32,

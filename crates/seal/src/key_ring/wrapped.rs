@@ -29,8 +29,8 @@ impl Use {
     }
 
     /// The place in the ring of `volume` with this use and number.
-    pub(super) fn of(self, volume: VolumeId, id: u32) -> Place {
-        Place {
+    pub(super) fn of(self, volume: VolumeId, id: u32) -> WrapContext {
+        WrapContext {
             purpose: self,
             volume,
             id,
@@ -40,7 +40,7 @@ impl Use {
 
 /// The place of a wrapped key. The key does not unwrap in another place.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct WrapContext {
     purpose: Use,
     volume: VolumeId,
     id: u32,
@@ -55,7 +55,12 @@ pub(super) struct WrappedKey {
 
 impl WrappedKey {
     /// Wraps `key`. `salt` was drawn for this call and is used only here.
-    pub(super) fn wrap(source: &Secret, place: Place, salt: Salt, key: &Secret) -> WrappedKey {
+    pub(super) fn wrap(
+        source: &Secret,
+        place: WrapContext,
+        salt: Salt,
+        key: &Secret,
+    ) -> WrappedKey {
         let mut bytes = [0; WRAPPED_LEN];
         let (wrapped, tag) = bytes.split_at_mut(SECRET_LEN);
         wrapped.copy_from_slice(key.expose());
@@ -63,7 +68,7 @@ impl WrappedKey {
         WrappedKey { salt, bytes }
     }
 
-    pub(super) fn unwrap(&self, source: &Secret, place: Place) -> Result<Secret, Forged> {
+    pub(super) fn unwrap(&self, source: &Secret, place: WrapContext) -> Result<Secret, Forged> {
         let cipher = cipher(source, place, &self.salt);
         let (wrapped, tag) = self.bytes.split_at(SECRET_LEN);
         let tag: &Tag = tag.try_into().map_err(|_| Forged)?;
@@ -85,7 +90,7 @@ impl WrappedKey {
     }
 }
 
-fn cipher(source: &Secret, place: Place, salt: &Salt) -> Cipher {
+fn cipher(source: &Secret, place: WrapContext, salt: &Salt) -> Cipher {
     let parts: [&[u8]; 3] = [&place.volume.0, &place.id.to_le_bytes(), salt];
     Cipher::new(&source.derive(place.purpose.context(), &parts))
 }

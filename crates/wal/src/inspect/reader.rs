@@ -10,7 +10,7 @@ use crate::RecordKind;
 use crate::error::OpenError;
 use crate::layout::SegmentHeader;
 use crate::log_files::LogFiles;
-use crate::recovery::cursor::{Place, SegmentCursor};
+use crate::recovery::cursor::{ScanResult, SegmentCursor};
 use crate::recovery::{Record, follows};
 use crate::seal::{LogKeys, SegmentOpener};
 
@@ -348,14 +348,14 @@ impl LogReader {
             .saturating_add(reading.segment.bytes));
         let is_sealed = reading.segment.header.seal.is_some();
         let error = match cursor.look(from) {
-            Ok(Place::Record { end: to, .. }) if self.only_sealed && !is_sealed => {
+            Ok(ScanResult::Record { end: to, .. }) if self.only_sealed && !is_sealed => {
                 let why = GapReason::NotSealed { file: file.clone() };
                 return Found::Gap(Gap { from, to, why });
             }
-            Ok(Place::Record { kind, end, payload }) => {
+            Ok(ScanResult::Record { kind, end, payload }) => {
                 return Found::Record { kind, end, payload };
             }
-            Ok(Place::Locked { kind, end, bytes }) => {
+            Ok(ScanResult::Locked { kind, end, bytes }) => {
                 return Found::Locked(LockedRecord {
                     kind,
                     lsn: from,
@@ -364,12 +364,12 @@ impl LogReader {
                     epoch: reading.segment.header.epoch,
                 });
             }
-            Ok(Place::Forged { end: to }) => {
+            Ok(ScanResult::Forged { end: to }) => {
                 let why = GapReason::Forged { file: file.clone() };
                 return Found::Gap(Gap { from, to, why });
             }
             Ok(place) => {
-                self.torn |= place == Place::Torn;
+                self.torn |= place == ScanResult::Torn;
                 None
             }
             Err(error) => Some(error),

@@ -36,7 +36,7 @@ pub(crate) struct SegmentCursor {
 
 /// The result of a look at an LSN.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ScanResult {
     /// A valid record; [`SegmentCursor::payload`] returns its payload.
     Record {
         kind: RecordKind,
@@ -94,9 +94,9 @@ impl SegmentCursor {
     }
 
     /// Applies the second table to the bytes at `lsn`.
-    pub(crate) fn look(&mut self, lsn: Lsn) -> Result<Place, OpenError> {
+    pub(crate) fn look(&mut self, lsn: Lsn) -> Result<ScanResult, OpenError> {
         let Some(position) = self.position(lsn) else {
-            return Ok(Place::End);
+            return Ok(ScanResult::End);
         };
         let after_header = position.saturating_add(RECORD_HEADER as u64);
         let room = self.bytes.checked_sub(after_header);
@@ -107,34 +107,34 @@ impl SegmentCursor {
         let decoded = head.as_ref().and_then(RecordHeader::decode);
         let verdict = rules::record_header(decoded, lsn, self.header.salt, room);
         let (HeaderVerdict::Claimed(record, crc), Some(head)) = (verdict, head) else {
-            return Ok(Place::End);
+            return Ok(ScanResult::End);
         };
         let payload = self.load(after_header, record.payload as usize)?;
         if RecordHeader::crc(&head, self.bytes(payload.clone())) != crc {
-            return Ok(Place::Torn);
+            return Ok(ScanResult::Torn);
         }
         let (kind, end) = (
             record.kind,
             lsn.advance(record_bytes(record.payload.into())),
         );
         if self.header.seal.is_none() {
-            return Ok(Place::Record { kind, end, payload });
+            return Ok(ScanResult::Record { kind, end, payload });
         }
         let Some(opener) = &self.opener else {
             let bytes = u64::from(record.payload).saturating_sub(SEAL_BYTES);
-            return Ok(Place::Locked { kind, end, bytes });
+            return Ok(ScanResult::Locked { kind, end, bytes });
         };
         // Not in place: the buffer is read again.
         self.opened.clear();
         let stored = self.buffer.get(payload).unwrap_or_default();
         self.opened.extend_from_slice(stored);
         Ok(match opener.open_record(&record, &mut self.opened) {
-            Ok(opened) => Place::Record {
+            Ok(opened) => ScanResult::Record {
                 kind,
                 end,
                 payload: 0..opened.len(),
             },
-            Err(_) => Place::Forged { end },
+            Err(_) => ScanResult::Forged { end },
         })
     }
 
@@ -153,11 +153,13 @@ impl SegmentCursor {
         while let Some(found) = self.candidate(at)? {
             traces.any = true;
             at = match self.look(found)? {
-                Place::Record { end, .. } | Place::Locked { end, .. } | Place::Forged { end } => {
+                ScanResult::Record { end, .. }
+                | ScanResult::Locked { end, .. }
+                | ScanResult::Forged { end } => {
                     traces.beyond = Some(end);
                     end
                 }
-                Place::Torn | Place::End => found.advance(ALIGNMENT),
+                ScanResult::Torn | ScanResult::End => found.advance(ALIGNMENT),
             };
         }
         Ok(traces)
@@ -175,10 +177,10 @@ impl SegmentCursor {
                 end = end.max(found.advance(record_bytes(record.payload.into())));
             }
             at = match self.look(found)? {
-                Place::Record { end, .. } | Place::Locked { end, .. } | Place::Forged { end } => {
-                    end
-                }
-                Place::Torn | Place::End => found.advance(ALIGNMENT),
+                ScanResult::Record { end, .. }
+                | ScanResult::Locked { end, .. }
+                | ScanResult::Forged { end } => end,
+                ScanResult::Torn | ScanResult::End => found.advance(ALIGNMENT),
             };
         }
         Ok(end)
@@ -224,7 +226,7 @@ impl SegmentCursor {
                 .collect();
             for lsn in candidates.into_iter().map(Lsn) {
                 let place = self.look(lsn)?;
-                if matches!(place, Place::Record { .. } | Place::Locked { .. }) {
+                if matches!(place, ScanResult::Record { .. } | ScanResult::Locked { .. }) {
                     return Ok(Some(lsn));
                 }
             }

@@ -2,7 +2,7 @@
 
 use forebay_types::{Lsn, VolumeId};
 
-use super::cursor::{self, Place, SegmentCursor};
+use super::cursor::{self, ScanResult, SegmentCursor};
 use super::rules::{self, FileVerdict};
 use super::{Begun, LogFile, within_limit};
 use crate::error::OpenError;
@@ -63,7 +63,7 @@ impl Folder {
 fn holds_any_from(storage: &dyn Storage, segment: &Begun, from: Lsn) -> Result<bool, OpenError> {
     let mut cursor = SegmentCursor::open(storage, segment, &LogKeys::None)?;
     let mut at = segment.header.base;
-    while let Place::Record { end, .. } = cursor.look(at)? {
+    while let ScanResult::Record { end, .. } = cursor.look(at)? {
         at = end;
     }
     Ok(at > from || cursor.traces_after(from.max(at))?.any)

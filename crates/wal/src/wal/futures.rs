@@ -13,15 +13,15 @@ use crate::state::{Closing, State};
 use crate::waiting::{Ticket, Waiters};
 
 /// A place in one of the log's lists. Dropping the future removes it.
-struct Place {
+struct WaiterSlot {
     shared: Arc<Shared>,
     ticket: Option<Ticket>,
     list: fn(&mut State) -> &mut Waiters,
 }
 
-impl Place {
-    fn new(shared: &Arc<Shared>, list: fn(&mut State) -> &mut Waiters) -> Place {
-        Place {
+impl WaiterSlot {
+    fn new(shared: &Arc<Shared>, list: fn(&mut State) -> &mut Waiters) -> WaiterSlot {
+        WaiterSlot {
             shared: Arc::clone(shared),
             ticket: None,
             list,
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WaiterSlot {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             (self.list)(&mut self.shared.state.lock()).leave(ticket);
@@ -63,7 +63,7 @@ impl Drop for Place {
 pub struct Complete {
     upto: Lsn,
     /// None if there was nothing to wait for.
-    place: Option<Place>,
+    place: Option<WaiterSlot>,
 }
 
 /// Number of checks whether other threads have filled their records meanwhile: one to four microseconds, the time of
@@ -85,7 +85,7 @@ impl Complete {
     #[inline]
     pub(super) fn new(shared: &Arc<Shared>, upto: Lsn) -> Complete {
         let waits = !is_complete_soon(shared, upto);
-        let place = waits.then(|| Place::new(shared, |state| &mut state.for_complete));
+        let place = waits.then(|| WaiterSlot::new(shared, |state| &mut state.for_complete));
         Complete { upto, place }
     }
 }
@@ -111,14 +111,14 @@ impl Future for Complete {
 pub struct Durable {
     upto: Lsn,
     /// None if there was nothing to wait for.
-    place: Option<Place>,
+    place: Option<WaiterSlot>,
 }
 
 impl Durable {
     #[inline]
     pub(super) fn new(shared: &Arc<Shared>, upto: Lsn) -> Durable {
         let waits = upto.0 > shared.durable.load(Ordering::Acquire);
-        let place = waits.then(|| Place::new(shared, |state| &mut state.for_durable));
+        let place = waits.then(|| WaiterSlot::new(shared, |state| &mut state.for_durable));
         Durable { upto, place }
     }
 }
@@ -142,13 +142,13 @@ impl Future for Durable {
 /// Made by [`Wal::failed`](super::Wal::failed). May be dropped at any time.
 #[must_use = "futures do nothing unless polled"]
 pub struct Failed {
-    place: Place,
+    place: WaiterSlot,
 }
 
 impl Failed {
     pub(super) fn new(shared: &Arc<Shared>) -> Failed {
         Failed {
-            place: Place::new(shared, |state| &mut state.for_failure),
+            place: WaiterSlot::new(shared, |state| &mut state.for_failure),
         }
     }
 }
@@ -166,14 +166,14 @@ impl Future for Failed {
 #[must_use = "futures do nothing unless polled"]
 pub struct Room {
     bytes: u64,
-    place: Place,
+    place: WaiterSlot,
 }
 
 impl Room {
     pub(super) fn new(shared: &Arc<Shared>, bytes: u64) -> Room {
         Room {
             bytes,
-            place: Place::new(shared, |state| &mut state.for_room),
+            place: WaiterSlot::new(shared, |state| &mut state.for_room),
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::files::durability::Recorded;
 use crate::state::{Ancestors, Locked, NameChange, Node, Refusal};
 
 /// The source or the target of a rename.
-struct Place<'a> {
+struct RenameEnd<'a> {
     directory: Arc<Node>,
     name: &'a [u8],
 }
@@ -67,11 +67,11 @@ impl Files {
             return Err(Error::Invalid);
         }
         self.state.admit_names(who.client).await?;
-        let from = Place {
+        let from = RenameEnd {
             directory: self.directory(from).await?,
             name: old_name,
         };
-        let to = Place {
+        let to = RenameEnd {
             directory: self.directory(to).await?,
             name: new_name,
         };
@@ -98,8 +98,8 @@ impl Files {
     async fn rename_locked(
         &self,
         who: &Credentials,
-        from: &Place<'_>,
-        to: &Place<'_>,
+        from: &RenameEnd<'_>,
+        to: &RenameEnd<'_>,
         above: Option<&Ancestors>,
     ) -> Result<Attempt> {
         permission::may_search(owned(&from.directory.lock_directory()?.record), who)?;
@@ -140,8 +140,8 @@ impl Files {
     fn rename_once(
         &self,
         who: &Credentials,
-        from: &Place<'_>,
-        to: &Place<'_>,
+        from: &RenameEnd<'_>,
+        to: &RenameEnd<'_>,
         moved: &Named,
         replaced: Option<&Named>,
         above: Option<&Ancestors>,
@@ -272,8 +272,8 @@ async fn lock_names<'a>(
 /// Whether `who` may remove the old name and make the new one, in place of the object that has it.
 fn check_rights(
     who: &Credentials,
-    from: &Place<'_>,
-    to: &Place<'_>,
+    from: &RenameEnd<'_>,
+    to: &RenameEnd<'_>,
     moved: &Named,
     replaced: Option<&Named>,
     locked: &mut Locked<'_>,
@@ -303,8 +303,8 @@ fn check_kinds(kind: Kind, old: &InodeRecord) -> Result<()> {
 }
 
 /// The changes of two directories that stay as they are.
-fn unchanged(from: &Place<'_>, to: &Place<'_>) -> (Change, Change) {
-    let seen = |place: &Place<'_>| {
+fn unchanged(from: &RenameEnd<'_>, to: &RenameEnd<'_>) -> (Change, Change) {
+    let seen = |place: &RenameEnd<'_>| {
         let state = place.directory.lock();
         Change {
             before: Some(place.directory.wcc(&state)),

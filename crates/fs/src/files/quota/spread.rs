@@ -40,7 +40,7 @@ const STRAY_STEP: usize = 4096;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A directory that is being walked, and the cookie that the walk has reached.
-struct Place {
+struct WalkedDirectory {
     directory: Inode,
     cookie: u64,
 }
@@ -92,7 +92,7 @@ impl Files {
     }
 
     async fn spread(&self, root: Inode) -> Result<()> {
-        let mut places = vec![Place {
+        let mut places = vec![WalkedDirectory {
             directory: root,
             cookie: 0,
         }];
@@ -183,7 +183,7 @@ impl Files {
         &self,
         root: Inode,
         aim: &mut Option<Aim>,
-        places: &mut Vec<Place>,
+        places: &mut Vec<WalkedDirectory>,
         has_looked: bool,
     ) -> Result<Step> {
         self.state.admit_names(ClientId::default()).await?;
@@ -248,7 +248,7 @@ impl Files {
         }
         self.count_in(&nodes, to).await?;
         if let Some(inode) = below {
-            places.push(Place {
+            places.push(WalkedDirectory {
                 directory: inode,
                 cookie: 0,
             });

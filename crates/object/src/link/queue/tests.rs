@@ -15,7 +15,7 @@ fn at_rate(rate: u64) -> LinkLimit {
 
 struct Body {
     class: Class,
-    place: Option<Place>,
+    place: Option<Ticket>,
     moved: u64,
 }
 

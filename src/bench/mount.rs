@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// A folder and its mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct Mount {
     /// The folder, without symbolic links.
     pub folder: PathBuf,
     /// The type of file system, such as `nfs` or `ext4`; none if the system does not report it.
@@ -18,16 +18,16 @@ pub struct Place {
     pub options: Option<String>,
 }
 
-impl Place {
+impl Mount {
     /// The mount of this folder, according to `/proc/self/mounts`.
-    pub(super) fn of(folder: &Path) -> Place {
+    pub(super) fn of(folder: &Path) -> Mount {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        Place::among(folder, &mounts)
+        Mount::among(folder, &mounts)
     }
 
     /// A folder whose mount is not known.
-    pub(super) fn unknown(folder: impl Into<PathBuf>) -> Place {
-        Place {
+    pub(super) fn unknown(folder: impl Into<PathBuf>) -> Mount {
+        Mount {
             folder: folder.into(),
             kind: None,
             source: None,
@@ -35,8 +35,8 @@ impl Place {
         }
     }
 
-    fn among(folder: &Path, mounts: &str) -> Place {
-        let mut place = Place::unknown(folder);
+    fn among(folder: &Path, mounts: &str) -> Mount {
+        let mut place = Mount::unknown(folder);
         let mut depth = 0;
         for mount in mounts.lines() {
             let mut fields = mount.split(' ');
@@ -59,7 +59,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Mount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.folder.display().to_string().escape_debug())?;
         if let (Some(kind), Some(source)) = (&self.kind, &self.source) {
@@ -88,7 +88,7 @@ mod tests {
         tmpfs /mnt tmpfs rw 0 0\n";
 
     fn kind(folder: &str) -> Option<String> {
-        Place::among(Path::new(folder), MOUNTS).kind
+        Mount::among(Path::new(folder), MOUNTS).kind
     }
 
     #[test]
@@ -101,12 +101,12 @@ mod tests {
             Some("ext4"),
             "a name that begins alike"
         );
-        let place = Place::among(Path::new("/mnt/two words"), MOUNTS);
+        let place = Mount::among(Path::new("/mnt/two words"), MOUNTS);
         assert_eq!(place.to_string(), "/mnt/two words (nfs, server:/media)");
     }
 
     #[test]
     fn nothing_is_said_of_a_mount_that_is_not_listed() {
-        assert_eq!(Place::among(Path::new("/a"), "x y\n"), Place::unknown("/a"));
+        assert_eq!(Mount::among(Path::new("/a"), "x y\n"), Mount::unknown("/a"));
     }
 }
