@@ -23,12 +23,12 @@
 
 mod client;
 mod exports;
+mod folder_lock;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod gc;
 mod message;
-mod place;
 mod quota;
 mod scrub;
 mod server;
@@ -40,8 +40,8 @@ mod tests;
 
 pub use client::{ClientError, exports, flush, gc, quota, scrub, status};
 pub use exports::ExportStatus;
+pub use folder_lock::FolderError;
 pub use gc::{GcOrder, GcReport};
-pub use place::PlaceError;
 pub use quota::{QuotaLimit, QuotaReport, QuotaRequest, QuotaTable};
 pub use scrub::{
     DamageState, DamagedFrame, LastScrub, ScrubReport, ScrubRequest, ScrubRound, ScrubbedPack,

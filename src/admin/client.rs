@@ -12,7 +12,7 @@ use crate::taken_over;
 use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
 use super::{
     ExportStatus, FlushReport, GcOrder, GcReport, QuotaReport, QuotaRequest, ScrubReport,
-    ScrubRequest, Status, place,
+    ScrubRequest, Status, folder_lock,
 };
 
 /// How long a gateway may take to report its status.
@@ -164,7 +164,7 @@ async fn exchange(data_dir: &Path, command: Command) -> Result<Reply, ClientErro
         data_dir: data_dir.to_owned(),
         problem,
     };
-    let mut stream = place::connect(data_dir)
+    let mut stream = folder_lock::connect(data_dir)
         .await
         .map_err(|error| no_gateway(data_dir, error))?;
     let line = to_line(&Request { command }).map_err(|error| broken(error.to_string()))?;

@@ -11,9 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::folder_lock::FolderLock;
 use super::message::{Command, REQUEST_LIMIT, Reply, Request, read_line, to_line};
-use super::place::Hold;
-use super::{Control, PlaceError};
+use super::{Control, FolderError};
 
 /// Maximum number of connections between their first byte and their last; more wait to be accepted. Those that wait
 /// for a flush are not counted.
@@ -34,7 +34,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Server {
     // Closed before the lock is released.
     listener: UnixListener,
-    _hold: Hold,
+    _folder_lock: FolderLock,
     limits: Limits,
 }
 
@@ -50,15 +50,15 @@ impl Server {
     ///
     /// # Errors
     /// Another gateway uses the folder, or the folder cannot be used.
-    pub fn bind(data_dir: &Path) -> Result<Server, PlaceError> {
-        let (hold, listener) = Hold::take(data_dir)?;
+    pub fn bind(data_dir: &Path) -> Result<Server, FolderError> {
+        let (folder_lock, listener) = FolderLock::take(data_dir)?;
         let limits = Limits {
             connections: Arc::new(Semaphore::new(CONNECTIONS)),
             flushes: Arc::new(Semaphore::new(FLUSHES)),
         };
         Ok(Server {
             listener,
-            _hold: hold,
+            _folder_lock: folder_lock,
             limits,
         })
     }

@@ -459,7 +459,7 @@ async fn a_second_gateway_is_refused_and_the_first_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let (_fake, _server) = start(dir.path(), Fake::default());
     let error = Server::bind(dir.path()).unwrap_err();
-    assert!(matches!(error, PlaceError::InUse(_)), "{error}");
+    assert!(matches!(error, FolderError::InUse(_)), "{error}");
     assert!(error.to_string().contains("--data-dir"), "{error}");
     assert_eq!(status(dir.path()).await.unwrap(), some_status());
 }
@@ -495,7 +495,7 @@ async fn a_file_in_the_socket_s_place_is_not_removed() {
     let file = dir.path().join("control.sock");
     std::fs::write(&file, "precious").unwrap();
     let error = Server::bind(dir.path()).unwrap_err();
-    assert!(matches!(error, PlaceError::NotASocket(_)), "{error}");
+    assert!(matches!(error, FolderError::NotASocket(_)), "{error}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
 }
 

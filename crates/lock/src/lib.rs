@@ -28,9 +28,9 @@
 
 #![forbid(unsafe_code)]
 
-mod accounts;
 mod file;
 mod grace;
+mod host_counts;
 mod intervals;
 mod owner;
 mod range;

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use forebay_types::Inode;
 use parking_lot::Mutex;
 
-use crate::accounts::{Accounts, Bounds};
 use crate::file::{Budget, FileLocks, Plan};
+use crate::host_counts::{Bounds, HostCounts};
 use crate::request::{Grant, GrantId, Holder, LockOutcome, Share, Wanted};
 use crate::{Client, Incarnation, Owner, Range};
 
@@ -47,7 +47,7 @@ type Shard<T> = HashMap<Inode, FileLocks<T>>;
 /// on](Self::go_on).
 pub struct LockTable<T> {
     shards: [Mutex<Shard<T>>; SHARDS],
-    accounts: Accounts,
+    counts: HostCounts,
     limits: Limits,
     next_grant: AtomicU64,
     /// Files with waiters that still have to be visited. Locked after a shard.
@@ -59,7 +59,7 @@ impl<T> LockTable<T> {
     pub fn new(limits: Limits) -> LockTable<T> {
         LockTable {
             shards: std::array::from_fn(|_| Mutex::default()),
-            accounts: Accounts::default(),
+            counts: HostCounts::default(),
             limits,
             next_grant: AtomicU64::new(0),
             unfinished: Mutex::default(),
@@ -196,7 +196,7 @@ impl<T> LockTable<T> {
     pub fn free(&self, client: &Client, but: Option<Incarnation>) -> Vec<Grant<T>> {
         let mut grants = Vec::new();
         let mut budget = Budget::OF_A_CALL;
-        for file in self.accounts.files(client.host) {
+        for file in self.counts.files(client.host) {
             let free = |locks: &mut FileLocks<T>, _: &Room<'_>| locks.free(client, but);
             let (_, freed) = self.change_within(file, client.host, &mut budget, free);
             grants.extend(freed);
@@ -222,12 +222,12 @@ impl<T> LockTable<T> {
 
     /// Number of locks, waiters and reservations.
     pub fn entries(&self) -> usize {
-        self.accounts.total()
+        self.counts.total()
     }
 
     /// Number of entries of one host.
     pub fn entries_of(&self, host: IpAddr) -> usize {
-        self.accounts.entries(host)
+        self.counts.entries(host)
     }
 
     fn shard(&self, file: Inode) -> &Mutex<Shard<T>> {
@@ -257,13 +257,13 @@ impl<T> LockTable<T> {
         let locks = shard.entry(file).or_default();
         let before = locks.entries();
         let room = Room {
-            accounts: &self.accounts,
+            counts: &self.counts,
             limits: &self.limits,
             host,
         };
         let result = change(locks, &room);
         // Grants move entries and create none, so the difference belongs to the host.
-        self.accounts.change(host, file, before, locks.entries());
+        self.counts.change(host, file, before, locks.entries());
         let granted = self.promote(file, locks, budget);
         if locks.is_empty() {
             shard.remove(&file);
@@ -291,7 +291,7 @@ impl<T> LockTable<T> {
 
 /// The remaining room of one host.
 struct Room<'a> {
-    accounts: &'a Accounts,
+    counts: &'a HostCounts,
     limits: &'a Limits,
     host: IpAddr,
 }
@@ -311,6 +311,6 @@ impl Room<'_> {
             total: self.limits.total,
         };
         locks.entries() + growth <= self.limits.per_file
-            && self.accounts.has_room(self.host, growth, bounds)
+            && self.counts.has_room(self.host, growth, bounds)
     }
 }

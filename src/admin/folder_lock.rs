@@ -16,7 +16,7 @@ const ADDRESS_LIMIT: usize = 107;
 
 /// Why a gateway cannot use a folder.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum FolderError {
     /// Another gateway uses it.
     #[error(
         "another gateway uses {}; stop it, or give this one a folder of its own with --data-dir",
@@ -38,15 +38,15 @@ pub enum PlaceError {
 
 /// A gateway's lock on its folder: while this lives, no other gateway gets one.
 #[derive(Debug)]
-pub(super) struct Hold {
+pub(super) struct FolderLock {
     socket: PathBuf,
     /// Locked until it is closed, for example by the end of the process.
     _lock: File,
 }
 
-impl Hold {
+impl FolderLock {
     /// Takes the folder, creating it if it does not exist, and listens there.
-    pub(super) fn take(data_dir: &Path) -> Result<(Hold, UnixListener), PlaceError> {
+    pub(super) fn take(data_dir: &Path) -> Result<(FolderLock, UnixListener), FolderError> {
         let in_folder = failed(data_dir);
         DirBuilder::new()
             .recursive(true)
@@ -63,7 +63,7 @@ impl Hold {
             .map_err(failed(&path))?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(PlaceError::InUse(data_dir.to_owned())),
+            Err(TryLockError::WouldBlock) => return Err(FolderError::InUse(data_dir.to_owned())),
             Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
         }
 
@@ -73,24 +73,24 @@ impl Hold {
             Ok(there) if there.file_type().is_socket() => {
                 fs::remove_file(&socket).map_err(failed(&socket))?;
             }
-            Ok(_) => return Err(PlaceError::NotASocket(socket)),
+            Ok(_) => return Err(FolderError::NotASocket(socket)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed(&socket)(error)),
         }
         let address = Address::of(data_dir).map_err(failed(&socket))?;
         let listener = UnixListener::bind(&address.path).map_err(failed(&socket))?;
-        let hold = Hold {
+        let folder_lock = FolderLock {
             socket,
             _lock: lock,
         };
         // A client that connects before this is refused by the check of the peer's user.
-        fs::set_permissions(&hold.socket, Permissions::from_mode(0o600))
-            .map_err(failed(&hold.socket))?;
-        Ok((hold, listener))
+        fs::set_permissions(&folder_lock.socket, Permissions::from_mode(0o600))
+            .map_err(failed(&folder_lock.socket))?;
+        Ok((folder_lock, listener))
     }
 }
 
-impl Drop for Hold {
+impl Drop for FolderLock {
     fn drop(&mut self) {
         // If it stays, the next gateway removes it.
         let _ = fs::remove_file(&self.socket);
@@ -128,8 +128,8 @@ impl Address {
     }
 }
 
-fn failed(path: &Path) -> impl FnOnce(io::Error) -> PlaceError {
-    move |error| PlaceError::Io {
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
+    move |error| FolderError::Io {
         path: path.to_owned(),
         error,
     }

@@ -13,14 +13,14 @@ const SHARDS: usize = 16;
 
 /// All entries of one host: held, granted and waiting locks, and reservations.
 #[derive(Default)]
-struct Account {
+struct HostCount {
     entries: usize,
     files: HashMap<Inode, usize>,
 }
 
 #[derive(Default)]
-pub(crate) struct Accounts {
-    shards: [Mutex<HashMap<IpAddr, Account>>; SHARDS],
+pub(crate) struct HostCounts {
+    shards: [Mutex<HashMap<IpAddr, HostCount>>; SHARDS],
     total: AtomicUsize,
     hasher: RandomState,
 }
@@ -32,8 +32,8 @@ pub(crate) struct Bounds {
     pub(crate) total: usize,
 }
 
-impl Accounts {
-    fn shard(&self, host: IpAddr) -> &Mutex<HashMap<IpAddr, Account>> {
+impl HostCounts {
+    fn shard(&self, host: IpAddr) -> &Mutex<HashMap<IpAddr, HostCount>> {
         // The index is taken modulo the length.
         &self.shards[self.hasher.hash_one(host) as usize % SHARDS]
     }
@@ -51,14 +51,14 @@ impl Accounts {
         }
         let moved = |count: usize| balance::taken_count("locks of a host", count + after, before);
         let mut shard = self.shard(host).lock();
-        let account = shard.entry(host).or_default();
-        account.entries = moved(account.entries);
-        let of_file = account.files.entry(file).or_default();
+        let count = shard.entry(host).or_default();
+        count.entries = moved(count.entries);
+        let of_file = count.files.entry(file).or_default();
         *of_file = moved(*of_file);
         if *of_file == 0 {
-            account.files.remove(&file);
+            count.files.remove(&file);
         }
-        if account.entries == 0 {
+        if count.entries == 0 {
             shard.remove(&host);
         }
         if after > before {
@@ -71,14 +71,14 @@ impl Accounts {
     /// Returns the files in which a host has entries.
     pub(crate) fn files(&self, host: IpAddr) -> Vec<Inode> {
         let shard = self.shard(host).lock();
-        let account = shard.get(&host);
-        account.map_or_else(Vec::new, |account| account.files.keys().copied().collect())
+        let count = shard.get(&host);
+        count.map_or_else(Vec::new, |count| count.files.keys().copied().collect())
     }
 
     /// Number of entries of a host.
     pub(crate) fn entries(&self, host: IpAddr) -> usize {
         let shard = self.shard(host).lock();
-        shard.get(&host).map_or(0, |account| account.entries)
+        shard.get(&host).map_or(0, |count| count.entries)
     }
 
     /// Number of entries of all hosts.
