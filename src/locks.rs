@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_nfs::rpcbind::{Registration, RpcbindError, SOCKETS, register};
-use forebay_nfs::{LockConfig, Notebook};
+use forebay_nfs::{ClientListStore, LockConfig};
 
 use crate::config::{Auto, Config};
 
@@ -30,7 +30,7 @@ struct LockFile {
     folder: PathBuf,
 }
 
-impl Notebook for LockFile {
+impl ClientListStore for LockFile {
     fn load(&self) -> io::Result<Option<Vec<u8>>> {
         match fs::read(self.folder.join(FILE_NAME)) {
             Ok(content) => Ok(Some(content)),

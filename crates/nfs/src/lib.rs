@@ -54,7 +54,7 @@ pub use address::{AddressRange, AddressRangeError};
 pub use config::{ConfigError, Export, Limits, NOBODY, ServerConfig, TRANSFER_BYTES};
 pub use engine::ExportControl;
 pub use forebay_lock::Limits as LockLimits;
-pub use locks::{LockConfig, Notebook};
+pub use locks::{ClientListStore, LockConfig};
 pub use metrics::{Kind, Metrics, Sample};
 pub use rule::{Anonymous, ExportAccess, Flavors, Rule, SourcePort, Squash, View};
 pub use server::Server;

@@ -5,29 +5,29 @@
 //!            |                               |
 //!            v                               v
 //!   +-----------------+  note, flushed  +---------+    replaced as a whole
-//!   |   LockManager   |---------------->|  Peers  |-------------------------> Notebook (a file)
+//!   |   LockManager   |---------------->|  Peers  |-------------------------> ClientListStore (a file)
 //!   |  table, grace   |                 +---------+
 //!   +-----------------+                      | after a start: clients with locks
 //!            | grants, results               v
-//!            +--------> errands <-------- notices
+//!            +-----> notifications <----- notices
 //!                          |
 //!                          v   NLM_GRANTED, NLM_*_RES, SM_NOTIFY
 //!                   the clients' lock managers
 //! ```
 //!
-//! Locks are in memory only. A restart needs to know which clients held locks. The [`Notebook`] holds that list, and a
-//! client is on it before its first lock is granted. After a restart the server notifies these clients (SM_NOTIFY),
-//! and they reclaim their locks while the grace period keeps all others from taking them.
+//! Locks are in memory only. A restart needs to know which clients held locks. The [`ClientListStore`] holds that list,
+//! and a client is on it before its first lock is granted. After a restart the server notifies these clients
+//! (SM_NOTIFY), and they reclaim their locks while the grace period keeps all others from taking them.
 
-mod errand;
-mod errands;
-mod notebook;
+mod client_list;
+mod notification;
+mod notifications;
 mod peers;
 
-pub(crate) use errand::Callback;
-pub(crate) use errands::run;
-pub use notebook::Notebook;
-pub(crate) use notebook::Peer;
+pub use client_list::ClientListStore;
+pub(crate) use client_list::Peer;
+pub(crate) use notification::Callback;
+pub(crate) use notifications::run;
 pub(crate) use peers::Guard;
 
 use std::io;
@@ -39,7 +39,7 @@ use forebay_lock::{Client, Grace, Grant, Incarnation, LockTable};
 use tokio::sync::{Notify, mpsc};
 
 use crate::outgoing::Remote;
-use errand::Errand;
+use notification::Notification;
 use peers::Peers;
 
 /// The port of portmappers.
@@ -51,7 +51,7 @@ pub struct LockConfig {
     /// Grace period: how long after a start only reclaims are granted, if any client held a lock.
     pub grace: Duration,
     /// Storage for the list of clients that hold locks.
-    pub notebook: Arc<dyn Notebook>,
+    pub client_list: Arc<dyn ClientListStore>,
     /// Limits on the number of locks.
     pub limits: forebay_lock::Limits,
     /// Name, in addition to the local address, by which clients may know this server.
@@ -62,10 +62,10 @@ pub struct LockConfig {
 
 impl LockConfig {
     /// Uses the defaults for everything else.
-    pub fn new(grace: Duration, notebook: Arc<dyn Notebook>) -> LockConfig {
+    pub fn new(grace: Duration, client_list: Arc<dyn ClientListStore>) -> LockConfig {
         LockConfig {
             grace,
-            notebook,
+            client_list,
             limits: forebay_lock::Limits::default(),
             name: String::new(),
             portmapper: PORTMAPPER_PORT,
@@ -78,16 +78,16 @@ pub(crate) struct LockManager {
     pub(crate) table: LockTable<Callback>,
     grace: Grace,
     peers: Peers,
-    errands: mpsc::UnboundedSender<Errand>,
+    notifications: mpsc::UnboundedSender<Notification>,
     /// Signaled when there is work on waiters.
     work_left: Notify,
     name: String,
     portmapper: u16,
 }
 
-/// The queued errands of a lock manager that does not run yet.
-pub(crate) struct Errands {
-    receiver: mpsc::UnboundedReceiver<Errand>,
+/// The queued notifications of a lock manager that does not run yet.
+pub(crate) struct Notifications {
+    receiver: mpsc::UnboundedReceiver<Notification>,
     /// Clients that held locks when the server stopped.
     previous: Vec<Peer>,
 }
@@ -96,10 +96,10 @@ impl LockManager {
     /// Reads which clients held locks when the server stopped, and begins the grace period if there were any.
     ///
     /// # Errors
-    /// The notebook cannot be read or written.
-    pub(crate) async fn start(config: LockConfig) -> io::Result<(Arc<LockManager>, Errands)> {
+    /// The client list cannot be read or written.
+    pub(crate) async fn start(config: LockConfig) -> io::Result<(Arc<LockManager>, Notifications)> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let opened = Peers::open(config.notebook, since.unwrap_or_default()).await?;
+        let opened = Peers::open(config.client_list, since.unwrap_or_default()).await?;
         let grace = if opened.held_locks {
             tracing::info!(
                 clients = opened.previous.len(),
@@ -115,16 +115,16 @@ impl LockManager {
             table: LockTable::new(config.limits),
             grace,
             peers: opened.peers,
-            errands: sender,
+            notifications: sender,
             work_left: Notify::new(),
             name: config.name,
             portmapper: config.portmapper,
         };
-        let errands = Errands {
+        let notifications = Notifications {
             receiver,
             previous: opened.previous,
         };
-        Ok((Arc::new(manager), errands))
+        Ok((Arc::new(manager), notifications))
     }
 
     /// Whether a lock may be granted at this time.
@@ -172,7 +172,7 @@ impl LockManager {
     pub(crate) fn tell(&self, grants: Vec<Grant<Callback>>) {
         for grant in grants {
             // If the receiver is dropped, the server has stopped and its locks with it.
-            drop(self.errands.send(Errand::Granted(grant)));
+            drop(self.notifications.send(Notification::Granted(grant)));
         }
         if self.table.has_work_left() {
             self.work_left.notify_one();
@@ -182,7 +182,7 @@ impl LockManager {
     /// Queues the results of an asynchronous call.
     pub(crate) fn send_results(&self, to: (IpAddr, IpAddr), procedure: u32, results: Vec<u8>) {
         let remote = self.remote(to);
-        drop(self.errands.send(Errand::Results {
+        drop(self.notifications.send(Notification::Results {
             remote,
             procedure,
             results,

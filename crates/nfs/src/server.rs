@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::engine::{Engine, execute};
-use crate::locks::{Errands, LockManager, run};
+use crate::locks::{LockManager, Notifications, run};
 use crate::{
     ExportControl, Limits, LockConfig, Metrics, ServerConfig, TlsControl, Transport, View,
 };
@@ -64,7 +64,7 @@ pub struct Server<F> {
 /// The parts that a lock manager adds to the connections.
 struct Locks {
     manager: Arc<LockManager>,
-    errands: Errands,
+    notifications: Notifications,
     datagrams: Option<UdpSocket>,
 }
 
@@ -117,14 +117,14 @@ impl<F: FileSystem> Server<F> {
         })
     }
 
-    /// Adds a lock manager. If clients held locks when the last server with this notebook stopped, the grace
+    /// Adds a lock manager. If clients held locks when the last server with this client list stopped, the grace
     /// period begins now, and [`Server::serve`] notifies them.
     ///
     /// # Errors
-    /// The notebook cannot be read or written. A UDP port that is in use is not an error: the server then
+    /// The client list cannot be read or written. A UDP port that is in use is not an error: the server then
     /// misses reboot notices that clients send over UDP.
     pub async fn with_locks(mut self, config: LockConfig) -> io::Result<Server<F>> {
-        let (manager, errands) = LockManager::start(config).await?;
+        let (manager, notifications) = LockManager::start(config).await?;
         let address = self.local_addr()?;
         let datagrams = UdpSocket::bind(address).await;
         if let Err(error) = &datagrams {
@@ -137,7 +137,7 @@ impl<F: FileSystem> Server<F> {
         drop(self.shared.engine.locks.set(manager.clone()));
         self.locks = Some(Locks {
             manager,
-            errands,
+            notifications,
             datagrams: datagrams.ok(),
         });
         Ok(self)
@@ -197,7 +197,7 @@ impl<F: FileSystem> Server<F> {
         let manager = locks.as_ref().map(|locks| locks.manager.clone());
         if let Some(locks) = locks {
             let metrics = shared.engine.metrics.clone();
-            beside.spawn(run(locks.manager, locks.errands, metrics));
+            beside.spawn(run(locks.manager, locks.notifications, metrics));
             if let Some(socket) = locks.datagrams {
                 beside.spawn(datagrams::serve(shared.engine.clone(), socket));
             }

@@ -11,7 +11,7 @@ use forebay_conformance::results::Attributes;
 use forebay_conformance::{Call, Connection, Identity, Procedure, Rejected, Results, Status};
 use forebay_fs::{Environment, FsConfig};
 use forebay_nfs::{
-    Export, ExportAccess, Flavors, Limits, LockConfig, Notebook, Rule, Server, ServerConfig,
+    ClientListStore, Export, ExportAccess, Flavors, Limits, LockConfig, Rule, Server, ServerConfig,
     SourcePort, Squash,
 };
 
@@ -153,10 +153,10 @@ impl Stack {
     }
 }
 
-/// The notebook of a lock manager that notifies no clients of its restarts.
+/// The client list of a lock manager that notifies no clients of its restarts.
 struct NoNotes;
 
-impl Notebook for NoNotes {
+impl ClientListStore for NoNotes {
     fn load(&self) -> io::Result<Option<Vec<u8>>> {
         Ok(None)
     }

@@ -11,13 +11,13 @@ use forebay_lock::Client;
 use forebay_types::balance;
 use parking_lot::Mutex;
 
-use super::Notebook;
-use super::notebook::{Notes, Peer};
+use super::ClientListStore;
+use super::client_list::{ClientList, Peer};
 
 /// Independent parts, each with its own lock.
 const SHARDS: usize = 16;
 
-/// Limits on the number of clients in the notebook: of all, and of those with one address.
+/// Limits on the number of clients in the client list: of all, and of those with one address.
 const MAX_PEERS: usize = 4096;
 const MAX_NAMES: usize = 64;
 
@@ -38,11 +38,11 @@ pub(super) struct Peers {
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
     state: i32,
-    /// Locked by every task that changes the content. Every client that is in a shard is in the notebook.
-    notebook: Arc<tokio::sync::Mutex<Arc<dyn Notebook>>>,
+    /// Locked by every task that changes the content. Every client that is in a shard is in the client list.
+    client_list: Arc<tokio::sync::Mutex<Arc<dyn ClientListStore>>>,
 }
 
-/// The content of the notebook at a start.
+/// The content of the client list at a start.
 pub(super) struct Opened {
     pub(super) peers: Peers,
     pub(super) previous: Vec<Peer>,
@@ -50,7 +50,7 @@ pub(super) struct Opened {
     pub(super) held_locks: bool,
 }
 
-/// Keeps a client in the notebook while it lives.
+/// Keeps a client in the client list while it lives.
 pub(crate) struct Guard<'a> {
     peers: &'a Peers,
     client: Client,
@@ -66,43 +66,43 @@ impl Drop for Guard<'_> {
 }
 
 impl Peers {
-    /// Reads the notebook, and stores the new state number: odd, higher than the last one, and, because
-    /// it follows the clock, higher than any in a notebook that was lost.
+    /// Reads the client list, and stores the new state number: odd, higher than the last one, and, because
+    /// it follows the clock, higher than any in a client list that was lost.
     pub(super) async fn open(
-        notebook: Arc<dyn Notebook>,
+        client_list: Arc<dyn ClientListStore>,
         since_1970: Duration,
     ) -> io::Result<Opened> {
-        let reader = notebook.clone();
+        let reader = client_list.clone();
         let content = blocking(move || reader.load()).await?;
-        let notes = content.as_deref().map(Notes::decode);
-        if matches!(notes, Some(None)) {
+        let list = content.as_deref().map(ClientList::decode);
+        if matches!(list, Some(None)) {
             tracing::error!(
                 "the list of clients that hold locks is damaged: they cannot be notified of the restart, and must mount again"
             );
         }
-        let held_locks = match &notes {
+        let held_locks = match &list {
             None => false,
             Some(None) => true,
-            Some(Some(notes)) => !notes.clients.is_empty(),
+            Some(Some(list)) => !list.clients.is_empty(),
         };
-        let mut notes = notes.flatten().unwrap_or_default();
+        let mut list = list.flatten().unwrap_or_default();
         // Units of two seconds fit until 2106; whole seconds would only fit until 2038.
         let clock = i32::try_from(since_1970.as_secs() / 2).unwrap_or(i32::MAX);
-        notes.state = clock.max(notes.state.saturating_add(2)) | 1;
+        list.state = clock.max(list.state.saturating_add(2)) | 1;
         let peers = Peers {
             shards: Default::default(),
             hasher: RandomState::new(),
-            state: notes.state,
-            notebook: Arc::new(tokio::sync::Mutex::new(notebook.clone())),
+            state: list.state,
+            client_list: Arc::new(tokio::sync::Mutex::new(client_list.clone())),
         };
-        let content = notes.encode();
-        blocking(move || notebook.replace(&content)).await?;
-        for peer in &notes.clients {
+        let content = list.encode();
+        blocking(move || client_list.replace(&content)).await?;
+        for peer in &list.clients {
             peers.add(peer);
         }
         Ok(Opened {
             peers,
-            previous: notes.clients,
+            previous: list.clients,
             held_locks,
         })
     }
@@ -130,7 +130,7 @@ impl Peers {
         });
     }
 
-    /// Takes a guard, if the client is in the notebook.
+    /// Takes a guard, if the client is in the client list.
     fn guard(&self, client: &Client) -> Option<Guard<'_>> {
         let mut shard = self.shard(client.host).lock();
         Peers::find(&mut shard, client)?.busy += 1;
@@ -140,7 +140,7 @@ impl Peers {
         })
     }
 
-    /// Adds a client; it is on stable storage when this returns. If the notebook has to be written for that, the
+    /// Adds a client; it is on stable storage when this returns. If the client list has to be written for that, the
     /// clients that hold nothing, as `holds` says, are removed from it.
     pub(super) async fn note(
         &self,
@@ -150,7 +150,7 @@ impl Peers {
         if let Some(guard) = self.guard(&peer.client) {
             return Ok(guard);
         }
-        let notebook = self.notebook.clone().lock_owned().await;
+        let client_list = self.client_list.clone().lock_owned().await;
         // Another call may have added the client meanwhile.
         if let Some(guard) = self.guard(&peer.client) {
             return Ok(guard);
@@ -162,7 +162,7 @@ impl Peers {
             return Err(io::Error::other("too many clients hold locks"));
         }
         clients.push(peer.clone());
-        self.write(notebook, clients).await?;
+        self.write(client_list, clients).await?;
         self.add(peer);
         let guard = self.guard(&peer.client);
         guard.ok_or_else(|| io::Error::other("the note is gone"))
@@ -170,13 +170,13 @@ impl Peers {
 
     /// Removes the clients that hold nothing, as `holds` says.
     pub(super) async fn tidy(&self, holds: impl Fn(&Client) -> bool) -> io::Result<()> {
-        let notebook = self.notebook.clone().lock_owned().await;
+        let client_list = self.client_list.clone().lock_owned().await;
         let clients = self.remaining(holds);
-        self.write(notebook, clients).await
+        self.write(client_list, clients).await
     }
 
-    /// Removes the clients that hold nothing and are not about to, and returns the others. Requires the notebook's
-    /// lock: the removed clients are not in the notebook any more when the next task reads it.
+    /// Removes the clients that hold nothing and are not about to, and returns the others. Requires the client list's
+    /// lock: the removed clients are not in the client list any more when the next task reads it.
     fn remaining(&self, holds: impl Fn(&Client) -> bool) -> Vec<Peer> {
         let mut remaining = Vec::new();
         for shard in &self.shards {
@@ -199,17 +199,17 @@ impl Peers {
         remaining
     }
 
-    /// Continues to its end if its caller is dropped, because the write and the lock on the notebook belong together.
+    /// Continues to its end if its caller is dropped, because the write and the lock on the client list belong together.
     async fn write(
         &self,
-        notebook: tokio::sync::OwnedMutexGuard<Arc<dyn Notebook>>,
+        client_list: tokio::sync::OwnedMutexGuard<Arc<dyn ClientListStore>>,
         clients: Vec<Peer>,
     ) -> io::Result<()> {
-        let notes = Notes {
+        let list = ClientList {
             state: self.state,
             clients,
         };
-        blocking(move || notebook.replace(&notes.encode())).await
+        blocking(move || client_list.replace(&list.encode())).await
     }
 
     /// The state number that a client sent last; 0 if it never sent one.

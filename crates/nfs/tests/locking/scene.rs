@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::common::*;
 use forebay_nfs::rpc::{Call, Reply};
 use forebay_nfs::xdr::Writer;
-use forebay_nfs::{LockConfig, Notebook, Squash};
+use forebay_nfs::{ClientListStore, LockConfig, Squash};
 use forebay_vfs::memory::MemoryFileSystem;
 
 pub(crate) const NLM: u32 = 100_021;
@@ -35,14 +35,14 @@ pub(crate) const STALE_FH: u32 = 7;
 pub(crate) const FBIG: u32 = 8;
 pub(crate) const FAILED: u32 = 9;
 
-/// A notebook in memory.
+/// A client list in memory.
 #[derive(Default)]
 pub(crate) struct Page {
     pub(crate) content: Mutex<Option<Vec<u8>>>,
     pub(crate) is_full: AtomicBool,
 }
 
-impl Notebook for Page {
+impl ClientListStore for Page {
     fn load(&self) -> io::Result<Option<Vec<u8>>> {
         Ok(self.content.lock().unwrap().clone())
     }

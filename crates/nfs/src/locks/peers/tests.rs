@@ -1,17 +1,17 @@
-//! Which clients are in the notebook, for how long, and which of them a reboot notice applies to.
+//! Which clients are in the client list, for how long, and which of them a reboot notice applies to.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-/// A notebook in memory that can fail on demand.
+/// A client list in memory that can fail on demand.
 #[derive(Default)]
 struct Page {
     content: Mutex<Option<Vec<u8>>>,
     is_full: AtomicBool,
 }
 
-impl Notebook for Page {
+impl ClientListStore for Page {
     fn load(&self) -> io::Result<Option<Vec<u8>>> {
         Ok(self.content.lock().clone())
     }
@@ -29,7 +29,7 @@ impl Page {
     /// The names that a next start would read.
     fn names(&self) -> Vec<String> {
         let content = self.content.lock().clone().unwrap();
-        let clients = Notes::decode(&content).unwrap().clients;
+        let clients = ClientList::decode(&content).unwrap().clients;
         let name = |peer: Peer| String::from_utf8(peer.client.name).unwrap();
         let mut names: Vec<String> = clients.into_iter().map(name).collect();
         names.sort();
@@ -81,7 +81,7 @@ async fn the_state_number_is_odd_and_rises_whatever_the_clock_does() {
         assert!(state > last && state % 2 == 1, "{state} after {last}");
         last = state;
     }
-    // And without the notebook, as on another machine.
+    // And without the client list, as on another machine.
     let lost = Peers::open(
         Arc::new(Page::default()),
         Duration::from_secs(1_790_000_200),

@@ -9,8 +9,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::errand::{Callback, Errand};
-use super::{Errands, LockManager, Peer};
+use super::notification::{Callback, Notification};
+use super::{LockManager, Notifications, Peer};
 use crate::metrics::Metrics;
 use crate::nlm::{self, Status};
 use crate::nsm;
@@ -44,12 +44,16 @@ const NSM: Program = Program {
     version: nsm::VERSION,
 };
 
-/// Carries out errands until it is dropped.
-pub(crate) async fn run(manager: Arc<LockManager>, errands: Errands, metrics: Arc<Metrics>) {
-    let Errands {
+/// Sends notifications until it is dropped.
+pub(crate) async fn run(
+    manager: Arc<LockManager>,
+    notifications: Notifications,
+    metrics: Arc<Metrics>,
+) {
+    let Notifications {
         mut receiver,
         previous,
-    } = errands;
+    } = notifications;
     let parallel = Arc::new(Semaphore::new(PARALLEL));
     let mut tasks = JoinSet::new();
     let results_waiting = Arc::new(());
@@ -66,12 +70,12 @@ pub(crate) async fn run(manager: Arc<LockManager>, errands: Errands, metrics: Ar
                 // One step at a time, so that calls run between them.
                 tokio::task::yield_now().await;
             }
-            errand = receiver.recv() => match errand {
-                Some(Errand::Granted(grant)) => {
+            notification = receiver.recv() => match notification {
+                Some(Notification::Granted(grant)) => {
                     let told = tell(manager.clone(), grant, parallel.clone(), metrics.clone());
                     tasks.spawn(told);
                 }
-                Some(Errand::Results { remote, procedure, results }) => {
+                Some(Notification::Results { remote, procedure, results }) => {
                     // Each task that waits has a copy.
                     if Arc::strong_count(&results_waiting) <= MAX_RESULTS {
                         let (copy, parallel) = (results_waiting.clone(), parallel.clone());

@@ -21,7 +21,7 @@ use forebay_lock::Client;
 const MAGIC: &str = "forebay-locks 1";
 
 /// Keeps a small content on stable storage.
-pub trait Notebook: Send + Sync + 'static {
+pub trait ClientListStore: Send + Sync + 'static {
     /// Returns the content that was stored last; `None` if there never was any.
     ///
     /// # Errors
@@ -46,12 +46,12 @@ pub(crate) struct Peer {
 
 /// The decoded content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Notes {
+pub(super) struct ClientList {
     pub(super) state: i32,
     pub(super) clients: Vec<Peer>,
 }
 
-impl Notes {
+impl ClientList {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut text = format!("{MAGIC}\nstate {}\n", self.state);
         for Peer { client, local } in &self.clients {
@@ -67,8 +67,8 @@ impl Notes {
         text.into_bytes()
     }
 
-    /// Returns `None` for any text that [`Notes::encode`] does not produce.
-    pub(super) fn decode(content: &[u8]) -> Option<Notes> {
+    /// Returns `None` for any text that [`ClientList::encode`] does not produce.
+    pub(super) fn decode(content: &[u8]) -> Option<ClientList> {
         let text = std::str::from_utf8(content).ok()?;
         let (body, sum) = text.rsplit_once("checksum ")?;
         if sum.trim_end() != checksum(body) {
@@ -80,7 +80,7 @@ impl Notes {
         }
         let state = lines.next()?.strip_prefix("state ")?.parse().ok()?;
         let clients = lines.map(peer).collect::<Option<_>>()?;
-        Some(Notes { state, clients })
+        Some(ClientList { state, clients })
     }
 }
 
@@ -107,7 +107,7 @@ fn checksum(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn notes() -> Notes {
+    fn list() -> ClientList {
         let peer = |host: &str, name: &[u8]| Peer {
             client: Client {
                 host: host.parse().unwrap(),
@@ -115,7 +115,7 @@ mod tests {
             },
             local: "10.1.2.1".parse().unwrap(),
         };
-        Notes {
+        ClientList {
             state: 7,
             clients: vec![peer("10.1.2.3", b"box\n \xff"), peer("fe80::1", b"")],
         }
@@ -123,21 +123,24 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_back_whatever_the_names() {
-        for notes in [notes(), Notes::default()] {
-            assert_eq!(Notes::decode(&notes.encode()), Some(notes));
+        for list in [list(), ClientList::default()] {
+            assert_eq!(ClientList::decode(&list.encode()), Some(list));
         }
     }
 
     #[test]
     fn what_is_damaged_is_noticed() {
-        let content = notes().encode();
+        let content = list().encode();
         for position in 0..content.len() {
             let mut damaged = content.clone();
             damaged[position] ^= 1;
             // The last byte is a newline, which carries no information.
             let last = position + 1 == content.len();
-            assert!(last || Notes::decode(&damaged).is_none(), "byte {position}");
-            assert!(last || Notes::decode(&content[..position]).is_none());
+            assert!(
+                last || ClientList::decode(&damaged).is_none(),
+                "byte {position}"
+            );
+            assert!(last || ClientList::decode(&content[..position]).is_none());
         }
     }
 }

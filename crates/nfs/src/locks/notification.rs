@@ -1,5 +1,5 @@
 //! One message from the lock manager to others. The [lock manager](super) queues it, and
-//! [`errands`](super::errands) sends it.
+//! [`notifications`](super::notifications) sends it.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use forebay_lock::Grant;
 use crate::outgoing::Remote;
 
 /// A message to send.
-pub(super) enum Errand {
+pub(super) enum Notification {
     /// An owner has got its lock.
     Granted(Grant<Callback>),
     /// The results of an asynchronous call.
