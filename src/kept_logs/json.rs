@@ -44,7 +44,7 @@ fn describe(info: &LogInfo) -> Value {
     json!({
         "label": info.label.to_string(),
         "volume": info.volume.map(|volume| volume.to_string()),
-        "put_aside_seconds": info.note.as_ref().map(|note| note.put_aside),
+        "put_aside_seconds": info.note.as_ref().map(|note| note.archived_at),
         "taken_by_epoch": info.note.as_ref().map(|note| note.taken_by.1.0),
         "disk_bytes": info.disk_bytes,
         "locked": info.locked,

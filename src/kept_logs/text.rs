@@ -45,7 +45,7 @@ fn describe(text: &mut String, info: &LogInfo, salvaged: Option<&str>) -> std::f
     }
     let kept = match info.label {
         Label::Current => "the log that the next start replays",
-        Label::Aside(_) => "archived, never replayed",
+        Label::Archived(_) => "archived, never replayed",
     };
     writeln!(
         text,
@@ -70,7 +70,7 @@ fn describe(text: &mut String, info: &LogInfo, salvaged: Option<&str>) -> std::f
         } else {
             format!("after epoch {} of another gateway", note.taken_by.1.0)
         };
-        writeln!(text, "  archived     {}, {why}", time(note.put_aside))?;
+        writeln!(text, "  archived     {}, {why}", time(note.archived_at))?;
     }
     writeln!(
         text,

@@ -60,7 +60,7 @@ pub struct Note {
     /// that was archived because the volume goes on without one.
     pub taken_by: ([u8; 16], Epoch),
     /// When it was archived, in seconds since 1970.
-    pub put_aside: i64,
+    pub archived_at: i64,
 }
 
 /// Sets the mark: how far the log is published. A kill leaves the old mark or the new one.
@@ -119,7 +119,7 @@ impl Note {
             self.epoch.0,
             hex(&self.taken_by.0),
             self.taken_by.1.0,
-            self.put_aside,
+            self.archived_at,
         );
         let crc = crc32fast::hash(body.as_bytes());
         format!("{body}crc32 {crc:08x}\n")
@@ -150,13 +150,13 @@ impl Note {
             epoch,
             published,
             taken_by,
-            put_aside: value("put-aside")?.parse().ok()?,
+            archived_at: value("put-aside")?.parse().ok()?,
         })
     }
 
     /// The note of a log; `None` if there is none, or it is damaged: salvage works without it.
     pub fn read(log: &Path, label: &Label) -> Option<Note> {
-        let Label::Aside(label) = label else {
+        let Label::Archived(label) = label else {
             return None;
         };
         let text = std::fs::read_to_string(note_path(log, label)).ok()?;
@@ -166,7 +166,7 @@ impl Note {
     /// Removes the note of a log that is deleted.
     pub fn remove(log: &Path, label: &Label) -> io::Result<()> {
         match label {
-            Label::Aside(label) => match std::fs::remove_file(note_path(log, label)) {
+            Label::Archived(label) => match std::fs::remove_file(note_path(log, label)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             },
@@ -190,11 +190,11 @@ impl LogFiles for Locked {
 
 /// What happened to a log that must not be replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum ArchiveOutcome {
     /// There was no log.
     Nothing,
     /// The bucket has all of it: its files are reused.
-    LetGo,
+    Discarded,
     /// Nothing has changed: archived logs take this number of bytes already.
     NoRoom {
         /// Bytes of the logs archived before.
@@ -219,7 +219,7 @@ pub fn archive(
     label: &str,
     note: Option<Note>,
     limit: u64,
-) -> io::Result<Fate> {
+) -> io::Result<ArchiveOutcome> {
     let inspection = Inspection::open(Arc::new(Locked(storage.clone())))?;
     let storage = &**storage;
     let current = inspection.log(&Label::Current);
@@ -228,22 +228,22 @@ pub fn archive(
         && current.has_nothing_from(published.lsn)
     {
         forebay_wal::discard(storage)?;
-        return Ok(Fate::LetGo);
+        return Ok(ArchiveOutcome::Discarded);
     }
     let published = published.map(|published| published.lsn);
     let archived = forebay_wal::archived(storage)?.values().sum();
     if archived >= limit && forebay_wal::has_to_be_archived(storage, published)? {
-        return Ok(Fate::NoRoom { archived });
+        return Ok(ArchiveOutcome::NoRoom { archived });
     }
-    let (segments, label) = forebay_wal::put_aside(storage, label, published)?;
+    let (segments, label) = forebay_wal::archive(storage, label, published)?;
     if segments == 0 {
-        return Ok(Fate::Nothing);
+        return Ok(ArchiveOutcome::Nothing);
     }
     // Without the note, salvage shows the whole log: no reason to fail.
     if let Some(Err(error)) = note.map(|note| folder.write_note(&label, note.encode().as_bytes())) {
         tracing::warn!("no note beside the log {label}: {error}");
     }
-    Ok(Fate::Kept { label, segments })
+    Ok(ArchiveOutcome::Kept { label, segments })
 }
 
 #[cfg(test)]
@@ -300,7 +300,7 @@ mod tests {
                 next_inode: Inode(12),
             }),
             taken_by: ([4; 16], Epoch(9)),
-            put_aside: 1_790_000_000,
+            archived_at: 1_790_000_000,
         };
         assert_eq!(Note::decode(&note.encode()), Some(note.clone()));
         let unknown = Note {

@@ -109,7 +109,7 @@ fn salvage(bucket: &Bucket, label: &str, to: &Path, with_base: bool) -> Salvage 
 }
 
 /// Labels of the archived logs.
-fn put_aside(bucket: &Bucket) -> Vec<String> {
+fn archived_labels(bucket: &Bucket) -> Vec<String> {
     let logs = Logs::open(bucket.local.path()).unwrap();
     let labels = logs.list().into_iter().map(|log| log.label);
     labels
@@ -175,7 +175,7 @@ fn a_gateway_taken_over_while_it_is_partitioned_stops_at_its_next_publish_and_it
     let (_, drawn) =
         first.run(|volume| async move { volume.commit(&ROOT, kept, 0, 0).await.unwrap() });
     assert_ne!(drawn, verifier, "clients must send again what is gone");
-    assert_eq!(put_aside(&bucket), ["epoch-1"]);
+    assert_eq!(archived_labels(&bucket), ["epoch-1"]);
     let logs = Logs::open(bucket.local.path()).unwrap();
     let info = logs.info(&Label::parse("epoch-1")).unwrap();
     assert_eq!(
@@ -227,7 +227,7 @@ fn a_gateway_taken_over_while_it_is_partitioned_stops_at_its_next_publish_and_it
 
     // A log that was forgotten is deleted.
     assert!(logs.forget(&Label::parse("epoch-1"), false).unwrap() > 0);
-    assert_eq!(put_aside(&bucket), [""; 0]);
+    assert_eq!(archived_labels(&bucket), [""; 0]);
 }
 
 fn merged_onto_nothing() -> Vec<u8> {
@@ -291,7 +291,7 @@ fn a_takeover_at_any_step_of_a_publish_leaves_the_volume_to_the_second_gateway()
         third.stop();
 
         bucket.start(|_| {}).crash();
-        assert_eq!(put_aside(&bucket), ["epoch-1"]);
+        assert_eq!(archived_labels(&bucket), ["epoch-1"]);
         let to = folder();
         let salvaged = salvage(&bucket, "epoch-1", &to.path().join("x"), true);
         let contents: Vec<_> = salvaged.files.iter().map(|file| &file.content).collect();

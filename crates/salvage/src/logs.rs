@@ -149,7 +149,7 @@ pub fn archived(data_dir: &Path) -> io::Result<Archived> {
     let files = forebay_wal::archived(&LogFolder::open(&path)?)?;
     let times = files
         .keys()
-        .filter_map(|label| Some(Note::read(&path, label)?.put_aside));
+        .filter_map(|label| Some(Note::read(&path, label)?.archived_at));
     Ok(Archived {
         logs: files.len() as u64,
         bytes: files.values().sum(),
@@ -336,7 +336,7 @@ impl Logs {
         let log = self.readable(label)?;
         let _lock = match label {
             Label::Current => Some(self.lock()?),
-            Label::Aside(_) => None,
+            Label::Archived(_) => None,
         };
         if let (Some(base), Some(volume)) = (base, log.volume())
             && base.volume() != volume

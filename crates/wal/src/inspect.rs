@@ -1,5 +1,5 @@
 //! Reads logs without changing anything: the one that a gateway writes or left behind, and those that were
-//! [archived](crate::put_aside).
+//! [archived](crate::archive).
 //!
 //! Recovery stops at the first record that is not valid in sequence, since nothing behind it may be replayed. Here
 //! the reader is a person who wants everything that can be read: reading continues behind a damaged place or a
@@ -24,7 +24,7 @@ use crate::layout::{HeaderBytes, SEGMENT_HEADER_USED, SegmentHeader};
 use crate::log_files::LogFiles;
 use crate::position;
 use crate::seal::LogKeys;
-use crate::segment::{AsideKind, AsideName, FileName};
+use crate::segment::{ArchivedKind, ArchivedName, FileName};
 
 pub use reader::{Gap, GapReason, LockedRecord, LogReader, Piece};
 pub use summary::{Counts, Ending, SegmentSummary, Summary};
@@ -36,7 +36,7 @@ pub enum Label {
     Current,
     /// A log that was archived under this label. Segments that were cut off behind a damaged place have a label that
     /// ends in `cut-off`.
-    Aside(String),
+    Archived(String),
 }
 
 impl Label {
@@ -45,7 +45,7 @@ impl Label {
         if text == "current" {
             Label::Current
         } else {
-            Label::Aside(text.to_owned())
+            Label::Archived(text.to_owned())
         }
     }
 }
@@ -54,7 +54,7 @@ impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Label::Current => f.write_str("current"),
-            Label::Aside(label) => f.write_str(label),
+            Label::Archived(label) => f.write_str(label),
         }
     }
 }
@@ -108,9 +108,12 @@ impl Inspection {
         let mut names = files.list()?;
         names.sort();
         for name in names {
-            let (label, is_spare) = match (FileName::parse(&name), AsideName::parse(&name)) {
+            let (label, is_spare) = match (FileName::parse(&name), ArchivedName::parse(&name)) {
                 (Some(file), _) => (Label::Current, matches!(file, FileName::Spare(_))),
-                (None, Some(aside)) => (Label::of(&aside), aside.kind == AsideKind::Spare),
+                (None, Some(archived_name)) => (
+                    Label::of(&archived_name),
+                    archived_name.kind == ArchivedKind::Spare,
+                ),
                 (None, None) => continue,
             };
             logs.entry(label.clone())
@@ -163,7 +166,7 @@ impl KeptLog {
         self.bytes += bytes;
         let number = FileName::parse(&name)
             .map(FileName::number)
-            .or_else(|| AsideName::parse(&name).map(|aside| aside.number));
+            .or_else(|| ArchivedName::parse(&name).map(|archived_name| archived_name.number));
         match header {
             HeaderBytes::Valid(header) if Some(header.number) == number => {
                 self.segments.push(Segment {

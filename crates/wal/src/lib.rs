@@ -14,7 +14,7 @@
 //! * [`Recovery::scan`] checks the log in a folder and yields its records; [`Recovery::into_wal`] continues it. A new
 //!   log begins the same way, in an empty folder.
 //! * [`Wal`] is the log that is written.
-//! * [`Inspection`] reads logs without changing anything: the current one, and the [archived](put_aside) ones.
+//! * [`Inspection`] reads logs without changing anything: the current one, and the [archived](archive) ones.
 //! * [`Storage`] is the I/O: [`FileStorage`] for real, [`MemoryStorage`] for tests that cut the power.
 //!
 //! A log may be sealed with the keys of its volume ([`Options::sealing`], [`LogKeys`]). Access to the disk alone is
@@ -27,7 +27,7 @@
 //! preparing. It has no clock either, with one exception: the syncer thread waits, for a fraction of a millisecond,
 //! until the tasks that it has woken come back.
 
-mod aside;
+mod archiving;
 mod error;
 mod inspect;
 mod layout;
@@ -46,7 +46,7 @@ mod tests;
 mod waiting;
 mod wal;
 
-pub use aside::{LogFolder, archived, discard, has_to_be_archived, put_aside};
+pub use archiving::{LogFolder, archive, archived, discard, has_to_be_archived};
 pub use error::{AppendError, LogFailed, OpenError};
 pub use inspect::{
     Counts, Ending, Gap, GapReason, Inspection, KeptLog, Label, LockedRecord, LogReader, Piece,

@@ -498,7 +498,7 @@ impl Recovery {
 
     /// The highest epoch under which a segment was written; `None` if there is no segment. If it is not the epoch
     /// that last wrote the bucket, the caller must not replay the log, but archive it with
-    /// [`put_aside`](crate::put_aside).
+    /// [`archive`](crate::archive).
     pub fn epoch(&self) -> Option<Epoch> {
         self.epoch
     }

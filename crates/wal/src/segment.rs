@@ -51,43 +51,43 @@ impl FileName {
 
 /// The name of a file in the log's folder that the log itself no longer reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AsideName {
+pub(crate) struct ArchivedName {
     /// The label under which it was archived; none for `<number>.aside`.
     pub(crate) label: Option<String>,
     pub(crate) number: SegmentNumber,
-    pub(crate) kind: AsideKind,
+    pub(crate) kind: ArchivedKind,
 }
 
 /// The role of a file before it was archived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AsideKind {
+pub(crate) enum ArchivedKind {
     Segment,
     Spare,
     /// `.aside`: a segment behind a damaged place.
     CutOff,
 }
 
-impl AsideName {
+impl ArchivedName {
     /// Parses `<label>-<number>.seg`, `.spare` and `.aside`, and `<number>.aside`.
-    pub(crate) fn parse(name: &str) -> Option<AsideName> {
+    pub(crate) fn parse(name: &str) -> Option<ArchivedName> {
         let (label, plain) = match name.rsplit_once('-') {
             Some((label, plain)) => (Some(label.to_owned()), plain),
             None => (None, name),
         };
         let (kind, number) = match FileName::parse(plain) {
-            Some(FileName::Segment(number)) => (AsideKind::Segment, number),
-            Some(FileName::Spare(number)) => (AsideKind::Spare, number),
+            Some(FileName::Segment(number)) => (ArchivedKind::Segment, number),
+            Some(FileName::Spare(number)) => (ArchivedKind::Spare, number),
             None => {
                 let digits = plain.strip_suffix(".aside")?;
                 let number = FileName::parse(&format!("{digits}.seg"))?.number();
-                (AsideKind::CutOff, number)
+                (ArchivedKind::CutOff, number)
             }
         };
-        let is_aside = match &label {
+        let is_archived = match &label {
             Some(label) => !label.is_empty(),
-            None => kind == AsideKind::CutOff,
+            None => kind == ArchivedKind::CutOff,
         };
-        is_aside.then_some(AsideName {
+        is_archived.then_some(ArchivedName {
             label,
             number,
             kind,
@@ -165,18 +165,19 @@ mod tests {
 
     #[test]
     fn names_of_what_was_put_aside_tell_label_number_and_kind() {
-        let aside = |name: &str| AsideName::parse(name).map(|it| (it.label, it.number.0, it.kind));
+        let parsed =
+            |name: &str| ArchivedName::parse(name).map(|it| (it.label, it.number.0, it.kind));
         assert_eq!(
-            aside("epoch-7-00000000000000a5.seg"),
-            Some((Some("epoch-7".into()), 0xa5, AsideKind::Segment))
+            parsed("epoch-7-00000000000000a5.seg"),
+            Some((Some("epoch-7".into()), 0xa5, ArchivedKind::Segment))
         );
         assert_eq!(
-            aside("x-0000000000000001.spare"),
-            Some((Some("x".into()), 1, AsideKind::Spare))
+            parsed("x-0000000000000001.spare"),
+            Some((Some("x".into()), 1, ArchivedKind::Spare))
         );
         assert_eq!(
-            aside("0000000000000002.aside"),
-            Some((None, 2, AsideKind::CutOff))
+            parsed("0000000000000002.aside"),
+            Some((None, 2, ArchivedKind::CutOff))
         );
         for other in [
             "0000000000000002.seg",
@@ -185,7 +186,7 @@ mod tests {
             "epoch-7.note",
             "epoch-7-00000000000000A5.seg",
         ] {
-            assert_eq!(aside(other), None, "{other}");
+            assert_eq!(parsed(other), None, "{other}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_environment::LocalFolder;
-use forebay_environment::archived_log::{self, Fate, Note, Published};
+use forebay_environment::archived_log::{self, ArchiveOutcome, Note, Published};
 use forebay_environment::state_file::{self, GatewayId, LocalState};
 use forebay_meta::record::VolumeState;
 use forebay_object::Store;
@@ -134,17 +134,17 @@ impl Local {
             epoch,
             published: archived_log::published(&*self.folder, state),
             taken_by: (bucket.gateway, bucket.epoch),
-            put_aside: now.seconds,
+            archived_at: now.seconds,
         });
-        let fate = self.put_aside(&format!("epoch-{}", epoch.0), note, limit)?;
+        let fate = self.archive(&format!("epoch-{}", epoch.0), note, limit)?;
         let (folder, by) = (self.folder.path().display(), bucket.epoch.0);
         match fate {
             // `NoRoom` became an error above.
-            Fate::Nothing | Fate::NoRoom { .. } => {}
-            Fate::LetGo => tracing::info!(
+            ArchiveOutcome::Nothing | ArchiveOutcome::NoRoom { .. } => {}
+            ArchiveOutcome::Discarded => tracing::info!(
                 "another gateway has written the volume since, in epoch {by}; everything in the log in {folder} is in the bucket"
             ),
-            Fate::Kept { label, segments } => tracing::warn!(
+            ArchiveOutcome::Kept { label, segments } => tracing::warn!(
                 "the log in {folder} holds changes that were not published before another gateway wrote the volume in epoch {by}: it is archived ({segments} segments, label {label}) and not replayed; `forebay log list` shows its content, and `forebay log salvage {label}` writes it as files"
             ),
         }
@@ -168,25 +168,30 @@ impl Local {
                 next_inode: Inode(bucket.next_inode),
             }),
             taken_by: (bucket.gateway, bucket.epoch),
-            put_aside: now.seconds,
+            archived_at: now.seconds,
         };
         let folder = self.folder.path().display();
-        match self.put_aside("published", Some(note), u64::MAX)? {
-            Fate::Nothing | Fate::NoRoom { .. } => {}
-            Fate::LetGo => tracing::info!(
+        match self.archive("published", Some(note), u64::MAX)? {
+            ArchiveOutcome::Nothing | ArchiveOutcome::NoRoom { .. } => {}
+            ArchiveOutcome::Discarded => tracing::info!(
                 "everything in the log in {folder} is in the bucket; the configuration has log = none, so the log is removed"
             ),
-            Fate::Kept { label, .. } => tracing::warn!(
+            ArchiveOutcome::Kept { label, .. } => tracing::warn!(
                 "the readable part of the log in {folder} is published, and the log is archived (label {label}): the configuration has log = none"
             ),
         }
         Ok(())
     }
 
-    fn put_aside(&self, label: &str, note: Option<Note>, limit: u64) -> Result<Fate, OpenError> {
+    fn archive(
+        &self,
+        label: &str,
+        note: Option<Note>,
+        limit: u64,
+    ) -> Result<ArchiveOutcome, OpenError> {
         let fate = archived_log::archive(&*self.folder, &self.storage, label, note, limit);
         match fate {
-            Ok(Fate::NoRoom { archived }) => Err(OpenError::ArchiveFull {
+            Ok(ArchiveOutcome::NoRoom { archived }) => Err(OpenError::ArchiveFull {
                 folder: self.folder.path().to_owned(),
                 archived,
                 limit,

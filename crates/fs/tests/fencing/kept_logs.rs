@@ -18,7 +18,7 @@ fn a_log_that_the_bucket_has_all_of_is_not_kept() {
     second.stop();
     let first = bucket.start(|_| {});
     assert_bytes(&first.read(file, 0, 2 * MIB), &pattern(2, MIB));
-    assert_eq!(put_aside(&bucket), [""; 0]);
+    assert_eq!(archived_labels(&bucket), [""; 0]);
     // Its files are reused.
     first.write(file, 0, &pattern(3, MIB), Stability::FileSync);
     first.crash();
@@ -46,8 +46,11 @@ fn takeovers_to_and_fro_keep_each_log_under_its_own_label() {
     }
     before.unwrap().crash();
     let _ = sites[0].start(|_| {});
-    assert_eq!(put_aside(&sites[0]), ["epoch-1", "epoch-3", "epoch-5"]);
-    assert_eq!(put_aside(&sites[1]), ["epoch-2", "epoch-4"]);
+    assert_eq!(
+        archived_labels(&sites[0]),
+        ["epoch-1", "epoch-3", "epoch-5"]
+    );
+    assert_eq!(archived_labels(&sites[1]), ["epoch-2", "epoch-4"]);
     let to = folder();
     for (round, label) in [(0_u64, "epoch-1"), (2, "epoch-3"), (4, "epoch-5")] {
         let target = to.path().join(label);
@@ -232,7 +235,7 @@ fn archived_logs_that_take_the_log_s_limit_keep_further_ones_from_being_archived
     let said = refused.to_string();
     assert!(said.contains("forebay log forget --all-salvaged"), "{said}");
     // A log that does not fit stays as it was: it is the current log, and every other is whole.
-    assert_eq!(put_aside(&bucket).len() as u64, archived - 1);
+    assert_eq!(archived_labels(&bucket).len() as u64, archived - 1);
     let logs = Logs::open(bucket.local.path()).unwrap();
     for info in logs.list() {
         assert_eq!(
@@ -247,6 +250,6 @@ fn archived_logs_that_take_the_log_s_limit_keep_further_ones_from_being_archived
     salvage(&bucket, &label.to_string(), &to.path().join("x"), true);
     logs.forget(&label, false).unwrap();
     let first = bucket.try_start_with(config()).unwrap();
-    assert_eq!(put_aside(&bucket).len() as u64, archived - 1);
+    assert_eq!(archived_labels(&bucket).len() as u64, archived - 1);
     first.stop();
 }

@@ -1,8 +1,8 @@
 //! Segments that are shorter than they were made, and logs that end before their noted position.
 
 use super::*;
+use crate::archive;
 use crate::position::{POSITION_FILE, Position, Reached};
-use crate::put_aside;
 
 /// A log whose records were all acknowledged as stable, which ends in its second segment, and the file of that one.
 fn written() -> (MemoryStorage, Vec<(Lsn, Vec<u8>)>, Lsn, String) {
@@ -192,7 +192,7 @@ fn a_segment_that_ends_before_what_the_next_one_says_is_damage_after_a_kill() {
 fn an_archived_log_takes_no_more_than_its_records_and_is_read_as_before() {
     both(|| {
         let (storage, written, end, _) = written();
-        let (segments, label) = put_aside(&storage, "epoch-1", None).expect("archived");
+        let (segments, label) = archive(&storage, "epoch-1", None).expect("archived");
         assert_eq!(segments, 2, "the prepared segment holds nothing");
         assert!(
             !storage
@@ -224,7 +224,7 @@ fn segments_of_which_the_bucket_has_everything_are_not_archived() {
     let second = written[written.len() - 4].0;
     assert!(crate::has_to_be_archived(&storage, Some(second)).expect("read"));
     assert!(!crate::has_to_be_archived(&storage, Some(end)).expect("read"));
-    let (segments, _) = put_aside(&storage, "epoch-1", Some(second)).expect("archived");
+    let (segments, _) = archive(&storage, "epoch-1", Some(second)).expect("archived");
     assert_eq!(segments, 1);
     assert_eq!(names(&storage, &last).len(), 1);
     assert!(names(&storage, &last)[0].starts_with("epoch-1-"));
@@ -234,7 +234,7 @@ fn segments_of_which_the_bucket_has_everything_are_not_archived() {
 fn what_lies_behind_damage_is_archived_with_the_rest() {
     let (storage, written, _, last) = written();
     storage.edit(&last, |bytes| bytes[4096 + 40] ^= 1);
-    put_aside(&storage, "epoch-1", None).expect("archived");
+    archive(&storage, "epoch-1", None).expect("archived");
     let inspection = crate::Inspection::open(Arc::new(storage.clone())).expect("listed");
     let log = inspection
         .log(&crate::Label::parse("epoch-1"))

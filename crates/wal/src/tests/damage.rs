@@ -1,7 +1,7 @@
 //! Damaged and incomplete logs.
 
 use super::*;
-use crate::{OpenError, put_aside};
+use crate::{OpenError, archive};
 
 fn filled() -> (MemoryStorage, Vec<(Lsn, Vec<u8>)>) {
     let storage = MemoryStorage::new();
@@ -140,7 +140,7 @@ fn a_log_of_another_volume_is_refused_and_can_be_put_aside() {
         text.contains(&VOLUME.to_string()) && text.contains(&other.to_string()),
         "{text}"
     );
-    let (moved, _) = put_aside(&storage, "old-volume", None).expect("renamed");
+    let (moved, _) = archive(&storage, "old-volume", None).expect("renamed");
     assert!(moved > 3);
     assert_eq!(
         Recovery::scan(shared, other, Lsn::ZERO)
@@ -154,7 +154,7 @@ fn a_log_of_another_volume_is_refused_and_can_be_put_aside() {
             .expect("renamed");
     }
     assert_eq!(replay(&storage, Lsn::ZERO), written);
-    assert!(put_aside(&storage, "../x", None).is_err() && put_aside(&storage, "", None).is_err());
+    assert!(archive(&storage, "../x", None).is_err() && archive(&storage, "", None).is_err());
 }
 
 #[test]

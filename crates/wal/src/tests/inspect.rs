@@ -1,7 +1,7 @@
 //! Inspection of logs that are valid, damaged, incomplete, or still being written.
 
 use super::*;
-use crate::{Ending, GapReason, Inspection, KeptLog, Label, Piece, discard, put_aside};
+use crate::{Ending, GapReason, Inspection, KeptLog, Label, Piece, archive, discard};
 
 /// Forty records over five segments, every one durable.
 fn filled() -> (MemoryStorage, Vec<(Lsn, Vec<u8>)>) {
@@ -171,7 +171,7 @@ fn the_log_of_a_running_gateway_is_read_without_disturbing_it() {
 #[test]
 fn a_log_that_was_put_aside_is_read_under_its_label_beside_the_next_one() {
     let (storage, written) = filled();
-    let (_, label) = put_aside(&storage, "epoch-1", None).expect("renamed");
+    let (_, label) = archive(&storage, "epoch-1", None).expect("renamed");
     let next = Options {
         epoch: Epoch(3),
         ..options()
@@ -194,12 +194,12 @@ fn a_log_that_was_put_aside_is_read_under_its_label_beside_the_next_one() {
 #[test]
 fn putting_aside_replaces_nothing_that_was_put_aside_before() {
     let (storage, first) = filled();
-    let (_, label) = put_aside(&storage, "epoch-1", None).expect("renamed");
+    let (_, label) = archive(&storage, "epoch-1", None).expect("renamed");
     storage.edit("epoch-1.note", |text| text.extend(b"of the first"));
     let wal = open(&storage);
     let second = append_many(&wal, 60..64, 1400);
     wal.close().expect("flushed");
-    let (_, other) = put_aside(&storage, "epoch-1", None).expect("renamed");
+    let (_, other) = archive(&storage, "epoch-1", None).expect("renamed");
     assert_eq!((label.as_str(), other.as_str()), ("epoch-1", "epoch-1-2"));
     let inspection = inspect(&storage);
     let kept = |label: &str| {
@@ -224,7 +224,7 @@ fn segments_behind_a_damaged_place_stay_readable_under_a_label_of_their_own() {
     assert!(found.len() > 10);
     assert_eq!(found, written[40 - found.len()..]);
     // They are archived with the rest of the log.
-    put_aside(&storage, "epoch-1", None).expect("renamed");
+    archive(&storage, "epoch-1", None).expect("renamed");
     let inspection = inspect(&storage);
     let kept = inspection
         .log(&Label::parse("epoch-1-cut-off"))

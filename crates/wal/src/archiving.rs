@@ -12,7 +12,7 @@ use crate::layout::{HeaderBytes, SEGMENT_HEADER, SEGMENT_PAGE_USED, SIZE_BYTES, 
 use crate::log_files::LogFiles;
 use crate::position;
 use crate::recovery::cursor::{SegmentCursor, first_record};
-use crate::segment::{AsideKind, AsideName, FileName};
+use crate::segment::{ArchivedKind, ArchivedName, FileName};
 use crate::storage::{SegmentReader, Storage, open_for_reading};
 
 /// Archives a log that must not be replayed: one of another volume, or one that a fenced gateway wrote. Its segments
@@ -27,7 +27,7 @@ use crate::storage::{SegmentReader, Storage, open_for_reading};
 ///
 /// `InvalidInput` for a label that is empty or has other characters than ASCII letters, digits and `-`. Otherwise an
 /// error of the storage; some of the segments are renamed then, and the call can be repeated.
-pub fn put_aside(
+pub fn archive(
     storage: &dyn Storage,
     label: &str,
     published: Option<Lsn>,
@@ -73,7 +73,7 @@ pub fn put_aside(
     Ok((archived, chosen))
 }
 
-/// Whether [`put_aside`] would archive anything.
+/// Whether [`archive`] would archive anything.
 ///
 /// # Errors
 /// An error of the storage.
@@ -154,9 +154,9 @@ fn shorten(storage: &dyn Storage, name: &str, bytes: u64) {
 pub fn archived(files: &(impl LogFiles + ?Sized)) -> io::Result<BTreeMap<Label, u64>> {
     let mut found = BTreeMap::new();
     for name in files.list()? {
-        if let Some(aside) = AsideName::parse(&name) {
+        if let Some(archived_name) = ArchivedName::parse(&name) {
             let bytes = files.read(&name)?.size()?;
-            *found.entry(Label::of(&aside)).or_insert(0) += bytes;
+            *found.entry(Label::of(&archived_name)).or_insert(0) += bytes;
         }
     }
     Ok(found)
@@ -165,7 +165,7 @@ pub fn archived(files: &(impl LogFiles + ?Sized)) -> io::Result<BTreeMap<Label, 
 /// Whether a file is a segment of the current log, or was cut off from it.
 fn belongs_to_log(name: &str) -> bool {
     matches!(FileName::parse(name), Some(FileName::Segment(_)))
-        || AsideName::parse(name).is_some_and(|aside| aside.label.is_none())
+        || ArchivedName::parse(name).is_some_and(|archived_name| archived_name.label.is_none())
 }
 
 /// Discards a log whose every record is in the bucket: its segments become spare files for the next log. Returns the
@@ -223,7 +223,9 @@ impl LogFolder {
         }
         let mut bytes = 0;
         for name in self.list()? {
-            if AsideName::parse(&name).is_some_and(|aside| Label::of(&aside) == *label) {
+            if ArchivedName::parse(&name)
+                .is_some_and(|archived_name| Label::of(&archived_name) == *label)
+            {
                 let path = self.path.join(name);
                 bytes += std::fs::metadata(&path)?.len();
                 std::fs::remove_file(&path)?;
@@ -250,12 +252,12 @@ impl LogFiles for LogFolder {
 }
 
 impl Label {
-    pub(crate) fn of(aside: &AsideName) -> Label {
-        let label = match (&aside.label, aside.kind) {
-            (Some(label), AsideKind::CutOff) => format!("{label}-cut-off"),
+    pub(crate) fn of(archived_name: &ArchivedName) -> Label {
+        let label = match (&archived_name.label, archived_name.kind) {
+            (Some(label), ArchivedKind::CutOff) => format!("{label}-cut-off"),
             (Some(label), _) => label.clone(),
             (None, _) => "cut-off".to_owned(),
         };
-        Label::Aside(label)
+        Label::Archived(label)
     }
 }
