@@ -119,7 +119,7 @@ async fn run_on(config: &Config, store: &Store, request: Prepared) -> Result<Str
             unlock,
             change: what,
         } => {
-            let descriptor = sealed(store).await.map_err(|error| told(error, store))?;
+            let descriptor = sealed(store).await.map_err(|error| message(error, store))?;
             let volume = descriptor.volume;
             let seen = forebay_fs::key_ring_seen(&config.data_dir, volume)
                 .map_err(|error| error.to_string())?;
@@ -127,10 +127,10 @@ async fn run_on(config: &Config, store: &Store, request: Prepared) -> Result<Str
             changed.map(said)
         }
     };
-    done.map_err(|error| told(error, store))
+    done.map_err(|error| message(error, store))
 }
 
-fn told(error: VolumeError, store: &Store) -> String {
+fn message(error: VolumeError, store: &Store) -> String {
     error.at(&store.url).to_string()
 }
 

@@ -25,21 +25,21 @@ const REPAIRED: u8 = 1;
 const LEFT: u8 = 4;
 
 /// Steps go to standard output as they are done; as JSON, they are one part of the report.
-enum Told {
+enum StepOutput {
     Lines,
     Gathered(Vec<Value>),
 }
 
-impl Observer for Told {
+impl Observer for StepOutput {
     fn done(&mut self, step: &Step) {
         match self {
-            Told::Lines => {
+            StepOutput::Lines => {
                 let mut output = stdout().lock();
                 // The repair continues if the reader closes the pipe.
                 let _ = writeln!(output, "{}", line(step)).and_then(|()| output.flush());
             }
             // Numbers and texts can always be converted to JSON.
-            Told::Gathered(steps) => steps.extend(serde_json::to_value(step)),
+            StepOutput::Gathered(steps) => steps.extend(serde_json::to_value(step)),
         }
     }
 }
@@ -77,12 +77,12 @@ pub(super) async fn run(
         now: now(),
         seen,
     };
-    let mut told = match request.json {
-        true => Told::Gathered(Vec::new()),
-        false => Told::Lines,
+    let mut output = match request.json {
+        true => StepOutput::Gathered(Vec::new()),
+        false => StepOutput::Lines,
     };
     let (bucket, root) = (store.store.clone(), store.root.clone());
-    let repairing = forebay_fsck::repair(bucket, root, &options, progress, &mut told);
+    let repairing = forebay_fsck::repair(bucket, root, &options, progress, &mut output);
     let repaired = repairing.await.map_err(|error| match error {
         forebay_fsck::RepairError::Check(error) => super::unchecked(error, &store.url),
         error => error.to_string(),
@@ -92,13 +92,13 @@ pub(super) async fn run(
         (true, _) => REPAIRED,
         (false, _) => LEFT,
     };
-    let text = match told {
-        Told::Gathered(steps) => {
+    let text = match output {
+        StepOutput::Gathered(steps) => {
             let report = report(&repaired, steps, request).map_err(|error| error.to_string())?;
             format!("{report:#}\n")
         }
-        Told::Lines if request.quiet && code == NOTHING => String::new(),
-        Told::Lines => words(&repaired, request),
+        StepOutput::Lines if request.quiet && code == NOTHING => String::new(),
+        StepOutput::Lines => words(&repaired, request),
     };
     Ok(Outcome { text, code })
 }

@@ -108,14 +108,14 @@ impl Healer {
         for inode in inodes {
             let path = paths.get(inode).map(Vec::as_slice);
             for frame in self.damages.name(*inode, path) {
-                tell(&frame);
+                log_lost_bytes(&frame);
             }
         }
     }
 }
 
 /// Logs the lost bytes of a file.
-fn tell(frame: &DamagedFrame) {
+fn log_lost_bytes(frame: &DamagedFrame) {
     let DamagedFrame {
         inode,
         from,

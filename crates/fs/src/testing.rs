@@ -232,13 +232,13 @@ impl World {
 /// Records the calls to an observer.
 #[derive(Default)]
 pub(crate) struct Recorder {
-    pub(crate) told: Mutex<Vec<String>>,
+    pub(crate) events: Mutex<Vec<String>>,
 }
 
 impl Observer for Recorder {
     fn before_commit(&self, batch: &mut Batch, dead: &std::collections::BTreeSet<PackId>) {
         let changes = batch.len();
-        self.told
+        self.events
             .lock()
             .push(format!("before {changes} changes, {} dead", dead.len()));
     }
@@ -248,16 +248,16 @@ impl Observer for Recorder {
         changes: &[crate::publisher::AccountChange],
         _dead: &std::collections::BTreeSet<PackId>,
     ) {
-        self.told
+        self.events
             .lock()
             .push(format!("committed {} accounts", changes.len()));
     }
 
     fn put_in_doubt(&self, _pack: PackId) {
-        self.told.lock().push("in doubt".to_owned());
+        self.events.lock().push("in doubt".to_owned());
     }
 
     fn pack_deleted(&self, pack: PackId) {
-        self.told.lock().push(format!("deleted {pack}"));
+        self.events.lock().push(format!("deleted {pack}"));
     }
 }

@@ -84,16 +84,16 @@ pub enum Found {
     },
 }
 
-/// Reads a pack of `len` bytes from its first frame to its end, without relying on its header and index. Calls `told`
+/// Reads a pack of `len` bytes from its first frame to its end, without relying on its header and index. Calls `visit`
 /// for each thing found, in order of offset. Takes some 40 MiB of memory.
 ///
 /// # Errors
-/// When the bucket does not answer well, and the errors of `told`.
+/// When the bucket does not answer well, and the errors of `visit`.
 pub(crate) async fn walk(
     bucket: &Bucket,
     pack: PackId,
     len: u64,
-    mut told: impl FnMut(Found) -> Result<(), String>,
+    mut visit: impl FnMut(Found) -> Result<(), String>,
 ) -> Result<(), String> {
     let first = (PACK_HEADER_LEN as u64).min(len);
     let starts = (first..len).step_by(CHUNK as usize);
@@ -114,7 +114,7 @@ pub(crate) async fn walk(
             let offset = u32::try_from(at + range.start as u64);
             let offset = offset.map_err(|_| format!("pack {pack} is longer than a pack can be"))?;
             let stored = searched.slice(range);
-            told(match open_any_frame(stored, pack, offset, &bucket.keys) {
+            visit(match open_any_frame(stored, pack, offset, &bucket.keys) {
                 Ok((entry, frame)) => Found::Frame(entry, frame.data),
                 Err(error) => Found::Refused {
                     offset,

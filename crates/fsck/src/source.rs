@@ -177,8 +177,8 @@ impl Cursor {
         sink: &mut dyn Sink,
     ) -> Result<Option<(Key, Option<R>)>, StoreError> {
         while let Some((key, value)) = self.next().await? {
-            let record = told(R::decode(&key, &value), sink);
-            if let Some(key) = told(Key::decode(&key), sink) {
+            let record = or_report(R::decode(&key, &value), sink);
+            if let Some(key) = or_report(Key::decode(&key), sink) {
                 return Ok(Some((key, record)));
             }
         }
@@ -194,7 +194,7 @@ impl Cursor {
 }
 
 /// The value; `None` after reporting its fault.
-pub(crate) fn told<T>(read: Result<T, Corrupt>, sink: &mut dyn Sink) -> Option<T> {
+pub(crate) fn or_report<T>(read: Result<T, Corrupt>, sink: &mut dyn Sink) -> Option<T> {
     match read {
         Ok(value) => Some(value),
         Err(Corrupt { key, why }) => {

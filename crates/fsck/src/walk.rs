@@ -27,7 +27,7 @@ use crate::judge::packs::Packs;
 use crate::judge::totals::Totals;
 use crate::progress::{Progress, Stage};
 use crate::report::{Census, Findings};
-use crate::source::{Cursor, Source, told};
+use crate::source::{Cursor, Source, or_report};
 
 /// Most cookies of one directory in memory, where names and cookies differ.
 const ENTRIES: usize = 100_000;
@@ -70,7 +70,7 @@ impl Walk {
         self.progress.begin(Stage::Opening, 0);
         let key = Key::Volume.encode();
         if let Some(value) = self.source.get(&key).await? {
-            self.state = told(VolumeState::decode(&key, &value), &mut self.findings);
+            self.state = or_report(VolumeState::decode(&key, &value), &mut self.findings);
         }
         for range in KeyRange::unknown() {
             let mut cursor = Cursor::new(&self.source, range);
@@ -223,8 +223,8 @@ impl Walk {
                 continue;
             };
             let holder = holders.tree_of(directory, objects).await?;
-            let told = (&mut self.totals, &mut self.findings as &mut dyn Sink);
-            objects.name(directory, &name, record.as_ref(), holder, told);
+            let sinks = (&mut self.totals, &mut self.findings as &mut dyn Sink);
+            objects.name(directory, &name, record.as_ref(), holder, sinks);
         }
     }
 

@@ -164,12 +164,12 @@ impl LockManager {
                 name = %client.name.escape_ascii(),
                 "a client was rebooted: its earlier locks are released"
             );
-            self.tell(self.table.free(&client, Some(Incarnation(state))));
+            self.notify_granted(self.table.free(&client, Some(Incarnation(state))));
         }
     }
 
     /// Sends notices of new grants to their owners, and starts the work on waiters that the call left over.
-    pub(crate) fn tell(&self, grants: Vec<Grant<Callback>>) {
+    pub(crate) fn notify_granted(&self, grants: Vec<Grant<Callback>>) {
         for grant in grants {
             // If the receiver is dropped, the server has stopped and its locks with it.
             drop(self.notifications.send(Notification::Granted(grant)));

@@ -138,7 +138,7 @@ impl Wal {
         // An append may also concern the log's threads, if it has begun a segment or found none, and waiting tasks.
         let turned = place.is_err() || state.last != current;
         if turned || state.somebody_waits() {
-            self.shared.tell(state, turned);
+            self.shared.announce(state, turned);
         }
         let RecordPlace { lsn, end, .. } = place?;
         Ok(Appended { lsn, end })

@@ -103,7 +103,7 @@ async fn a_closed_checkpoint_becomes_the_state_of_the_bucket() {
     assert_eq!(state.published, scene.publisher.progress().published());
     assert_eq!(*scene.source.calls.lock(), ["published 10", "recycle 100"]);
     assert_eq!(
-        scene.recorder.told.lock().last().unwrap(),
+        scene.recorder.events.lock().last().unwrap(),
         "committed 1 accounts"
     );
     assert_eq!(node.lock().blocks.dirty_bytes(), 0, "it may be evicted");
@@ -115,7 +115,7 @@ async fn nothing_is_done_for_a_checkpoint_without_changes() {
     scene.publisher.publish_open().await.unwrap();
     assert_eq!(scene.packs().await, 0);
     assert!(scene.source.calls.lock().is_empty());
-    assert!(scene.recorder.told.lock().is_empty());
+    assert!(scene.recorder.events.lock().is_empty());
 }
 
 #[tokio::test]

@@ -119,7 +119,7 @@ impl Scrub {
     pub(crate) async fn status(&self) -> Result<ScrubStatus, ScrubRefusal> {
         let mut survey = Survey::default();
         let (mut damaged_packs, mut more) = (Vec::new(), 0);
-        let told = self.for_each_pack(Patience::None, |pack, account, check| {
+        let surveyed = self.for_each_pack(Patience::None, |pack, account, check| {
             survey.add(account, check);
             let Some(check) = check.filter(|check| check.result != ScrubResult::Sound) else {
                 return;
@@ -136,8 +136,8 @@ impl Scrub {
                 damaged_frames: check.damaged_frames,
             });
         });
-        let told = told.await;
-        told.map_err(|Broken(why)| ScrubRefusal::Unreadable(why))?;
+        let surveyed = surveyed.await;
+        surveyed.map_err(|Broken(why)| ScrubRefusal::Unreadable(why))?;
         let (damaged_frames, more_damaged_frames) = self.context.damages.list();
         let round = self.board.round.lock();
         Ok(ScrubStatus {

@@ -95,7 +95,7 @@ impl Scrub {
                     let is_there = self
                         .patiently(|| self.context.catalog.pack(due.pack))
                         .await?;
-                    let (result, why) = gone.told();
+                    let (result, why) = gone.verdict();
                     return Ok(is_there.map(|_| Verdict::blind(result, why)));
                 }
             };
@@ -136,7 +136,7 @@ impl Scrub {
         loop {
             let tail = self.piece(due.pack, from..due.bytes).await?;
             let tail = tail.map_err(|gone| {
-                let (result, why) = gone.told();
+                let (result, why) = gone.verdict();
                 Unread::No(result, why)
             })?;
             let why = match open_index(&tail, self.context.packs.keys()) {
@@ -199,7 +199,7 @@ impl Scrub {
                         return Ok(None);
                     }
                     let object = object_name(pack);
-                    return Ok(Some(format!("{object}: {}", gone.told().1)));
+                    return Ok(Some(format!("{object}: {}", gone.verdict().1)));
                 }
             };
             let opened = open_frame(bytes, &frame, block, self.context.packs.keys());
@@ -274,7 +274,7 @@ enum Gone {
 }
 
 impl Gone {
-    fn told(&self) -> (ScrubResult, String) {
+    fn verdict(&self) -> (ScrubResult, String) {
         match self {
             Gone::Missing => (
                 ScrubResult::Missing,

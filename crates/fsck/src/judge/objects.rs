@@ -340,7 +340,7 @@ impl Objects {
 
     /// Called after the last record. Returns the directories whose names and cookies differ.
     pub(crate) fn finish(&mut self, sink: &mut dyn Sink) -> Vec<Inode> {
-        self.tell_stray(sink);
+        self.report_stray(sink);
         if self.holds(Inode::ROOT) && self.find(Inode::ROOT).is_none() {
             let why = "does not exist";
             sink.found(Finding::BadRoot { why });
@@ -384,7 +384,7 @@ impl Objects {
             _ => {
                 *self.stray.entry(inode).or_default() += 1;
                 if self.stray.len() > STRAY_LIMIT {
-                    self.tell_stray(sink);
+                    self.report_stray(sink);
                 }
                 return None;
             }
@@ -392,7 +392,7 @@ impl Objects {
         self.directories.get_mut(at)
     }
 
-    fn tell_stray(&mut self, sink: &mut dyn Sink) {
+    fn report_stray(&mut self, sink: &mut dyn Sink) {
         for (directory, entries) in std::mem::take(&mut self.stray) {
             sink.found(Finding::NamesInNoDirectory { directory, entries });
         }

@@ -61,7 +61,7 @@ pub(super) async fn root(work: &mut Work<'_>, finding: &Finding) -> Result<(), S
 pub(super) async fn of_no_directory(
     work: &mut Work<'_>,
     finding: &Finding,
-    (directory, told): (Inode, u64),
+    (directory, count): (Inode, u64),
 ) -> Result<(), StoreError> {
     let key = Key::Inode(directory);
     match work.inode(directory).await? {
@@ -86,7 +86,7 @@ pub(super) async fn of_no_directory(
     // Report the step before its first batch is committed.
     work.did(
         finding,
-        format!("removed {told} names and cookies in inode {directory}, which is not a directory"),
+        format!("removed {count} names and cookies in inode {directory}, which is not a directory"),
     );
     let first = KeyRange::cookies_from(directory);
     let behind = KeyRange::cookies_from(Inode(directory.0.saturating_add(1)));

@@ -65,15 +65,15 @@ pub(crate) async fn run(
             Some(_) = tasks.join_next() => {}
             () = manager.work_left.notified() => {
                 if let Some(grants) = manager.table.go_on() {
-                    manager.tell(grants);
+                    manager.notify_granted(grants);
                 }
                 // One step at a time, so that calls run between them.
                 tokio::task::yield_now().await;
             }
             notification = receiver.recv() => match notification {
                 Some(Notification::Granted(grant)) => {
-                    let told = tell(manager.clone(), grant, parallel.clone(), metrics.clone());
-                    tasks.spawn(told);
+                    let call = call_back(manager.clone(), grant, parallel.clone(), metrics.clone());
+                    tasks.spawn(call);
                 }
                 Some(Notification::Results { remote, procedure, results }) => {
                     // Each task that waits has a copy.
@@ -121,7 +121,7 @@ impl Attempts {
 }
 
 /// Notifies an owner that it has its lock; the owner's answer decides what happens to the lock.
-async fn tell(
+async fn call_back(
     manager: Arc<LockManager>,
     grant: Grant<Callback>,
     parallel: Arc<Semaphore>,
@@ -163,7 +163,7 @@ async fn tell(
             break false;
         }
     };
-    manager.tell(if wants_it {
+    manager.notify_granted(if wants_it {
         metrics.lock_callbacks.add(1);
         tracing::debug!(client = %host, "a client accepted the lock that it waited for");
         manager.table.confirm(&grant)

@@ -105,7 +105,7 @@ impl<F: FileSystem> Request<'_, F> {
         arguments.u32()?;
         arguments.end()?;
         self.locks
-            .tell(self.locks.table.free(&self.client(name), None));
+            .notify_granted(self.locks.table.free(&self.client(name), None));
         Ok(())
     }
 
@@ -150,7 +150,7 @@ impl<F: FileSystem> Request<'_, F> {
                 local: self.local,
             });
             let (outcome, grants) = self.locks.table.lock(file, &wanted, callback);
-            self.locks.tell(grants);
+            self.locks.notify_granted(grants);
             Ok(status(outcome))
         };
         locked.await.unwrap_or_else(|status| status)
@@ -161,7 +161,7 @@ impl<F: FileSystem> Request<'_, F> {
         let file = self.file(lock.handle)?;
         let wanted = self.wanted(lock, arguments.exclusive, 0)?;
         let (found, grants) = self.locks.table.cancel(file, &wanted);
-        self.locks.tell(grants);
+        self.locks.notify_granted(grants);
         Ok(match found {
             true => Status::GRANTED,
             false => Status::DENIED,
@@ -175,7 +175,7 @@ impl<F: FileSystem> Request<'_, F> {
         let file = self.file(lock.handle)?;
         let wanted = self.wanted(lock, false, 0)?;
         let (done, grants) = self.locks.table.unlock(file, &wanted.owner, wanted.range);
-        self.locks.tell(grants);
+        self.locks.notify_granted(grants);
         Ok(match done {
             true => Status::GRANTED,
             false => Status::DENIED_NOLOCKS,

@@ -56,7 +56,7 @@ impl Shared {
 
     /// Announces an append: to the preparer if the append has begun a segment or found none, and to waiting tasks.
     #[cold]
-    pub(super) fn tell(&self, mut state: MutexGuard<'_, State>, turned: bool) {
+    pub(super) fn announce(&self, mut state: MutexGuard<'_, State>, turned: bool) {
         if turned {
             self.preparer.notify_one();
         }
