@@ -171,13 +171,13 @@ impl Pieces {
             }
         }
         if let Some(arrived) = replaced {
-            self.let_go(&arrived, pool);
+            self.copy_sparse(&arrived, pool);
         }
     }
 
     /// Copies the pieces that share the arrived memory once they are less than half of it. Otherwise a block that was
     /// read and then completely rewritten would occupy its memory twice.
-    fn let_go(&mut self, arrived: &Arrived, pool: &Arc<Pool>) {
+    fn copy_sparse(&mut self, arrived: &Arrived, pool: &Arc<Pool>) {
         let shares = |piece: &Piece| matches!(&piece.memory, Memory::TakenOver(own) if own.is_beside(arrived));
         let pieces = self.table.iter().flatten();
         let left = pieces.filter(|piece| shares(piece)).count() as u64;

@@ -297,7 +297,7 @@ pub(crate) async fn open(
             drop(recovery);
             let now = rooms.state.now();
             let published = rooms.publisher.progress().state();
-            local.let_go_of_published_log(&published, descriptor.volume, now)?;
+            local.archive_published_log(&published, descriptor.volume, now)?;
             Journal::Memory {
                 next: AtomicU64::new(rooms.state.position().0),
                 _folder: local.storage,

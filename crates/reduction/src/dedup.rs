@@ -306,7 +306,7 @@ impl Sharing {
     }
 
     /// Whether a pack that is noted to be deleted can be deleted: no block will refer to it any more.
-    pub fn let_go(&self, pack: PackId) -> bool {
+    pub fn try_forget(&self, pack: PackId) -> bool {
         let mut inner = self.inner.lock();
         if inner.pins.values().any(|packs| packs.contains_key(&pack)) {
             return false;

@@ -214,7 +214,7 @@ pub struct Recovery {
     /// Files without records.
     void: Vec<LogFile>,
     /// Files whose records are published and must not be read again.
-    let_go: Vec<LogFile>,
+    discarded: Vec<LogFile>,
     /// Files with records but without a valid header.
     headless: Vec<LogFile>,
     end: Lsn,
@@ -274,14 +274,14 @@ impl Recovery {
         let mut folder = folder::classify(&*storage, volume, &keys)?;
         if let LogKeys::Required(_) = keys {
             let is_published = matches!(ending, WriterEnd::StopAt(stop) if stop <= from);
-            folder.let_go_of_unsealed(&*storage, from, is_published)?;
+            folder.discard_unsealed(&*storage, from, is_published)?;
         }
         let Folder {
             mut begun,
             void,
             headless,
             stumps,
-            let_go,
+            discarded,
             numbers,
         } = folder;
         begun.sort_by_key(|segment| segment.header.number);
@@ -303,7 +303,7 @@ impl Recovery {
             older: Vec::new(),
             cut_off: Vec::new(),
             void,
-            let_go,
+            discarded,
             headless,
             end: from,
             tail: Tail::Clean,

@@ -153,7 +153,7 @@ impl Local {
 
     /// Deletes the log: the bucket, in this state, has all of it, and the volume goes on without a log. Keeps only
     /// the part behind a damaged place.
-    pub(super) fn let_go_of_published_log(
+    pub(super) fn archive_published_log(
         &self,
         bucket: &VolumeState,
         volume: VolumeId,

@@ -102,7 +102,7 @@ impl Publisher {
         let mut notes = NOTES;
         for (key, DeadPack) in packs {
             let Key::DeadPack(pack) = key else { continue };
-            if !self.context.sharing.let_go(pack) {
+            if !self.context.sharing.try_forget(pack) {
                 // The next publication may refer to it again; otherwise it is deleted after that.
                 self.progress.note_undeleted();
                 continue;

@@ -5,7 +5,7 @@ use forebay_meta::record::{Content, CookieRecord, Directory, Kind, NameRecord, V
 use forebay_meta::{Key, KeyRange, StoreError};
 use forebay_types::Inode;
 
-use super::records::{directory_of, extent_of, made_anew};
+use super::records::{directory_of, extent_of, new_record};
 use super::work::Work;
 use crate::finding::{Finding, Name, of_kind};
 use crate::judge::objects::{FIRST_COOKIE, NAME_MAX, impossible_name};
@@ -25,7 +25,7 @@ pub(super) async fn root(work: &mut Work<'_>, finding: &Finding) -> Result<(), S
         Some(None) if !work.accept_loss => return Ok(()),
         None | Some(None) => {
             let (own, nlink) = directory_of(work, Inode::ROOT, Inode::ROOT).await?;
-            let mut record = made_anew(work, Content::Directory(own), nlink);
+            let mut record = new_record(work, Content::Directory(own), nlink);
             // As it was when the volume was made: with another mode no user could pass it.
             record.mode = 0o755;
             work.put(&key, &record);
@@ -73,7 +73,7 @@ pub(super) async fn of_no_directory(
     }
     let (own, nlink) = directory_of(work, directory, Inode::ROOT).await?;
     if own.entries > 0 && !work.has(&key).await? {
-        let record = made_anew(work, Content::Directory(own), nlink);
+        let record = new_record(work, Content::Directory(own), nlink);
         work.put(&key, &record);
         work.take_number(directory).await?;
         let entries = own.entries;
@@ -449,7 +449,7 @@ async fn make_directory(work: &mut Work<'_>, name: &Bytes) -> Result<Option<Inod
         next_cookie: FIRST_COOKIE,
         entries: 0,
     };
-    let mut record = made_anew(work, Content::Directory(own), 2);
+    let mut record = new_record(work, Content::Directory(own), 2);
     record.tree = root.tree;
     work.put(&key, &record);
     let state = VolumeState {
@@ -468,7 +468,7 @@ pub(super) async fn file_of_blocks(
     inode: Inode,
 ) -> Result<(), StoreError> {
     let (size, used) = extent_of(work, inode).await?;
-    let mut record = made_anew(work, Content::Regular, 1);
+    let mut record = new_record(work, Content::Regular, 1);
     (record.size, record.used) = (size, used);
     work.put(&Key::Inode(inode), &record);
     work.take_number(inode).await?;

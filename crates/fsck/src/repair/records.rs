@@ -185,7 +185,7 @@ pub(super) async fn directory_of(
 }
 
 /// Makes an object that belongs to root and that only root may use, from the remains of another.
-pub(super) fn made_anew(work: &Work<'_>, content: Content, nlink: u32) -> InodeRecord {
+pub(super) fn new_record(work: &Work<'_>, content: Content, nlink: u32) -> InodeRecord {
     InodeRecord {
         mode: match content.kind() {
             Kind::Directory => 0o700,
@@ -250,7 +250,7 @@ async fn object(work: &mut Work<'_>, finding: &Finding, inode: Inode) -> Result<
         Content::Directory(_) => nlink,
         _ => links,
     };
-    let mut record = made_anew(work, content, nlink);
+    let mut record = new_record(work, content, nlink);
     if record.kind() == Kind::Regular {
         (record.size, record.used) = (size, used);
     }

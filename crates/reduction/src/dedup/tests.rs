@@ -76,7 +76,7 @@ fn a_pack_that_dies_while_it_is_pinned_is_kept_until_it_is_referred_to_or_let_go
         sharing.dies(PACK, RECORD, Some(FIRST));
         sharing.committed(&[]);
         sharing.published(FIRST);
-        assert!(!sharing.let_go(PACK));
+        assert!(!sharing.try_forget(PACK));
         assert_eq!(sharing.pin(SECOND, PACK), Some(true), "it is there");
         assert_eq!(sharing.kept(PACK).map(|record| record.live_bytes), Some(0));
         if is_used {
@@ -85,7 +85,7 @@ fn a_pack_that_dies_while_it_is_pinned_is_kept_until_it_is_referred_to_or_let_go
             assert_eq!(sharing.kept(PACK), None);
         } else {
             sharing.published(SECOND);
-            assert!(sharing.let_go(PACK));
+            assert!(sharing.try_forget(PACK));
             assert_eq!(sharing.kept(PACK), None);
         }
     }
@@ -117,9 +117,9 @@ fn nobody_finds_a_pack_that_a_batch_under_way_makes_garbage() {
         Some(false),
         "ask for its account"
     );
-    assert!(!sharing.let_go(PACK), "not while somebody asks");
+    assert!(!sharing.try_forget(PACK), "not while somebody asks");
     sharing.published(SECOND);
-    assert!(sharing.let_go(PACK));
+    assert!(sharing.try_forget(PACK));
 }
 
 #[test]

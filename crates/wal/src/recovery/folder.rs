@@ -29,15 +29,15 @@ pub(super) struct Folder {
     /// Segments that are shorter than a header's page and have no header: their former content is not known.
     pub(super) stumps: Vec<LogFile>,
     /// Segments whose headers are valid, but of which nothing is to be replayed.
-    pub(super) let_go: Vec<LogFile>,
+    pub(super) discarded: Vec<LogFile>,
     /// The highest number that appears in a name or a header: a file may carry the header of a name that no longer
     /// exists.
     pub(super) numbers: u64,
 }
 
 impl Folder {
-    /// Sorts segments that are not sealed into `let_go`, or refuses them.
-    pub(super) fn let_go_of_unsealed(
+    /// Sorts segments that are not sealed into `discarded`, or refuses them.
+    pub(super) fn discard_unsealed(
         &mut self,
         storage: &dyn Storage,
         from: Lsn,
@@ -53,7 +53,7 @@ impl Folder {
                     segment: segment.file.name.text(),
                 });
             }
-            self.let_go.push(segment.file);
+            self.discarded.push(segment.file);
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         chain,
         older,
         void,
-        let_go,
+        discarded,
         end,
         numbers,
         ..
@@ -38,8 +38,8 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         .collect();
     let mut files = put_away;
     files.extend(void.into_iter().map(|file| (file.name.text(), file.bytes)));
-    spent.extend(let_go.iter().map(|file| file.name.text()));
-    files.extend(let_go.iter().map(|file| (file.name.text(), file.bytes)));
+    spent.extend(discarded.iter().map(|file| file.name.text()));
+    files.extend(discarded.iter().map(|file| (file.name.text(), file.bytes)));
     let begun = older
         .iter()
         .chain(chain.iter().map(|stretch| &stretch.segment));
