@@ -236,7 +236,7 @@ if wanted left; then
     if left_on a b c; then pass "left: read again when the gateway was killed"; else fail "left: to be read again"; fi
     check "left: the same for a" same_as_before a
     check "left: the same for b, over eight connections" same_as_before b
-    check "left: the same for c, which was booted anew" same_as_before c
+    check "left: the same for c, which was rebooted" same_as_before c
 fi
 
 for machine in a b c; do touch "$CONTROL/$machine.end"; done

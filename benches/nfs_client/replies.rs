@@ -94,7 +94,7 @@ impl Replies {
         let results = Results::of(&self.reply)?;
         let waiting = |(xid, _): &(u32, u64)| *xid == results.xid;
         let place = self.outstanding.iter().position(waiting);
-        let place = place.ok_or_else(|| io::Error::other("a reply that nobody waits for"))?;
+        let place = place.ok_or_else(|| io::Error::other("a reply to no call"))?;
         if self.reply_bytes < self.least_bytes {
             let problem = format!("a reply of only {} bytes", self.reply_bytes);
             return Err(io::Error::other(problem));

@@ -86,11 +86,11 @@ impl Control for Fake {
     }
 
     async fn scrub(&self, _: ScrubRequest) -> Result<ScrubReport, String> {
-        Err("nobody asks for it here".to_owned())
+        Err("not used in this test".to_owned())
     }
 
     async fn gc(&self, _: GcOrder) -> Result<GcReport, String> {
-        Err("nobody asks for it here".to_owned())
+        Err("not used in this test".to_owned())
     }
 
     async fn quota(&self, _request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {

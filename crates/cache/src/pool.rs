@@ -475,7 +475,7 @@ mod tests {
         assert_eq!((other.idle_bytes(), pool.strong_count()), (4096, 0));
         assert_eq!(Arc::strong_count(&other), 2);
         let taken = other.take(Class::Small);
-        assert_eq!(Arc::strong_count(&other), 2, "not counted anew");
+        assert_eq!(Arc::strong_count(&other), 2, "not counted again");
         drop(taken);
     }
 

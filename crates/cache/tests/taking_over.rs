@@ -68,7 +68,11 @@ fn a_writer_copies_the_piece_that_he_changes_and_the_rest_when_half_is_replaced(
     // A completely replaced piece is not copied, but the two others are.
     file.write(PIECE, &[1; PIECE as usize], FIRST);
     assert_eq!(cache.copied_pieces(), 3);
-    assert_eq!(cache.piece_bytes(), 4 * PIECE, "nobody needs what arrived");
+    assert_eq!(
+        cache.piece_bytes(),
+        4 * PIECE,
+        "no piece needs the arrived memory"
+    );
     expected[PIECE as usize..2 * PIECE as usize].fill(1);
     assert_eq!(content(&mut file, ByteRange::new(0, 4 * PIECE)), expected);
 }

@@ -421,7 +421,7 @@ fn an_order_has_everything_rewritten_without_a_commit_and_then_there_is_quiet() 
         (1, 0)
     );
     assert_eq!(status.collector.copied_bytes, 64 << 10);
-    assert_eq!(status.published, published, "nobody has changed anything");
+    assert_eq!(status.published, published, "nothing has changed");
     eventually("the old pack has gone", || bucket.packs().len() == 2);
     // A second order finds no work.
     order(&life);
@@ -505,7 +505,10 @@ fn a_pack_that_comes_back_by_an_upload_without_an_answer_goes_again() {
     arrive(&doubtful, &its_bytes);
     arrive(&sure, &sure_bytes);
     nudged_until(&life, "it is deleted again", || !doubtful.exists());
-    assert!(sure.exists(), "nobody has a reason to look for it");
+    assert!(
+        sure.exists(),
+        "nothing refers to it, so nothing looks for it"
+    );
     assert_eq!(life.volume.status().collector.orphans_deleted, 1);
     // Only once.
     arrive(&doubtful, &its_bytes);

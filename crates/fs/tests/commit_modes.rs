@@ -130,10 +130,7 @@ fn async_answers_without_a_flush_and_a_kill_loses_nothing_of_it() {
     life.run(|volume| async move { write(&volume, file, 4, Stability::FileSync).await });
     life.commit(file);
     let status = life.volume.status();
-    assert!(
-        status.durable < status.end,
-        "nobody has asked the disk to flush"
-    );
+    assert!(status.durable < status.end, "no flush was requested");
 
     life.run(|volume| async move {
         let volume = volume.with_commit_mode(CommitMode::Disk);

@@ -31,7 +31,7 @@ fn verifier(life: &Life, inode: Inode) -> Verifier {
 
 /// Waits until the log is replaced.
 fn log_works(life: &Life) {
-    eventually("the log begins anew", || {
+    eventually("the log restarts", || {
         life.volume.status().log_trouble.is_none()
     });
 }
@@ -527,7 +527,7 @@ fn harm_to_a_segment_is_refused_or_costs_what_lies_behind_it_and_serves_nothing_
                     let told = verifier(&life, inode) != before;
                     assert!(
                         told || (last && !harm.is_noticed_in_the_last()),
-                        "{case}: {whole} of {PIECES} are left, and nobody is told"
+                        "{case}: {whole} of {PIECES} are left, and there is no message"
                     );
                     life.write(inode, 0, b"on", Stability::FileSync);
                 }

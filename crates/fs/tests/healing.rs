@@ -110,7 +110,7 @@ fn a_pack_that_is_gone_is_healed_from_memory_and_not_missed_any_more() {
             .all(|frame| frame.state == DamageState::Healed)
     );
     life.flush();
-    assert_eq!(size(&life), before, "nobody has changed the file");
+    assert_eq!(size(&life), before, "the file has not changed");
     eventually("its packs are forgotten", || {
         scrub(&life).damaged_packs.is_empty()
     });

@@ -329,7 +329,7 @@ impl Intact {
         if !objects.iter().any(|path| self.needed.contains(path)) {
             return match (errors.first(), said) {
                 (None, None) => Ok(()),
-                (error, said) => Err(format!("nobody needs it, but {error:?}, {said:?}")),
+                (error, said) => Err(format!("no gateway needs it, but {error:?}, {said:?}")),
             };
         }
         let named = |said: &String| {

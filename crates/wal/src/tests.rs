@@ -165,7 +165,7 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
         }
         std::thread::park_timeout(Duration::from_millis(20));
     }
-    panic!("nobody woke a waiter");
+    panic!("a waiter was not woken");
 }
 
 /// Whether a future is ready at once.

@@ -232,8 +232,8 @@ fn a_flush_to_a_file_that_was_removed_fails() {
         .try_for_each(|file| std::fs::remove_file(file?.path()))
         .expect("removed");
     append_many(&wal, 1..2);
-    let failed =
-        wait(wal.durable(wal.next_lsn())).expect_err("what nobody finds again is not stable");
+    let failed = wait(wal.durable(wal.next_lsn()))
+        .expect_err("records that cannot be found again are not stable");
     assert!(failed.reason.contains("was removed"), "{failed}");
     wal.restart(wal.next_lsn()).expect("restarted");
     append_many(&wal, 2..3);

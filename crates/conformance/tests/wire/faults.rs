@@ -48,7 +48,7 @@ pub(crate) const LOG: &[Scenario] = &[Scenario {
 }];
 
 fn log_works(scene: &Scene) {
-    eventually("the log begins anew", || {
+    eventually("the log restarts", || {
         let status = scene.stack.life().volume.status();
         status.log_trouble.is_none()
     });

@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(
             Stream::default().look_up(SIZE),
             None,
-            "nobody reads in a row"
+            "no reader reads sequentially"
         );
     }
 
@@ -399,7 +399,7 @@ mod tests {
             }
         };
         assert!(streams.still_wants(ahead, number));
-        assert!(!streams.still_wants(ahead, number + 1), "nobody's");
+        assert!(!streams.still_wants(ahead, number + 1), "of no reader");
         while end < ahead.end + NEAR {
             assert!(streams.still_wants(ahead, number), "a read may be late");
             go_on(&mut streams);

@@ -322,7 +322,7 @@ impl Model {
         assert_eq!(
             inodes,
             self.objects.len() as u64,
-            "objects that nobody can reach"
+            "objects that are not reachable"
         );
     }
 }

@@ -520,7 +520,7 @@ mod tests {
         scene.now += LONGEST_SLOW_DOWN;
         assert!(
             scene.go(false).is_some(),
-            "nobody may silence us for an hour"
+            "a server cannot stop all requests for an hour"
         );
     }
 

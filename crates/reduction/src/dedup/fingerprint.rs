@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(one.short(Dedup::Fast), collides.short(Dedup::Fast));
         assert!(!one.is_same(&collides));
         let unknown = Fingerprint { hash: None, ..one };
-        assert!(!unknown.is_same(&unknown), "nobody knows");
+        assert!(!unknown.is_same(&unknown), "no fingerprint is known");
     }
 
     #[test]

@@ -117,7 +117,10 @@ fn nobody_finds_a_pack_that_a_batch_under_way_makes_garbage() {
         Some(false),
         "ask for its account"
     );
-    assert!(!sharing.try_forget(PACK), "not while somebody asks");
+    assert!(
+        !sharing.try_forget(PACK),
+        "not while a lookup is in progress"
+    );
     sharing.published(SECOND);
     assert!(sharing.try_forget(PACK));
 }

@@ -141,7 +141,7 @@ fn a_waiter_that_gives_up_is_forgotten() {
         assert!(!is_ready(wal.durable(Lsn(100))) && !is_ready(wal.complete(Lsn(100))));
         append(&wal, &[7; 500]);
         std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(storage.flushes(), 0, "nobody waits any more");
+        assert_eq!(storage.flushes(), 0, "no task waits any more");
     });
 }
 
