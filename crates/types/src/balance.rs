@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::to_usize;
+
 /// How often it has happened in this process.
 static UNDERFLOWS: AtomicU64 = AtomicU64::new(0);
 
@@ -30,7 +32,7 @@ pub fn taken(account: &'static str, balance: u64, amount: u64) -> u64 {
 pub fn taken_count(account: &'static str, balance: usize, amount: usize) -> usize {
     match balance.checked_sub(amount) {
         Some(rest) => rest,
-        None => underflow(account, balance as u64, amount as u64) as usize,
+        None => to_usize(underflow(account, balance as u64, amount as u64)),
     }
 }
 

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 
+use crate::bounded_u32;
+
 /// Number of lists that a thread keeps for the next long reads, and the longest list that it keeps: 1 MiB in pieces
 /// of 64 KiB has at most 18 entries.
 const KEPT_LISTS: usize = 32;
@@ -49,8 +51,8 @@ impl Lent {
         assert!(u32::try_from(range.end).is_ok());
         Lent(Memory::Shared {
             lender,
-            start: range.start as u32,
-            end: range.end as u32,
+            start: bounded_u32(range.start),
+            end: bounded_u32(range.end),
         })
     }
 
@@ -63,7 +65,7 @@ impl Lent {
             Memory::Bytes(bytes) => bytes.advance(count),
             Memory::Shared { start, end, .. } => {
                 assert!(count <= (*end - *start) as usize);
-                *start += count as u32;
+                *start += bounded_u32(count);
             }
         }
     }

@@ -9,12 +9,14 @@ mod block;
 mod hex;
 mod lent;
 mod lsn;
+mod narrow;
 mod range;
 
 pub use block::{BLOCK_SIZE, BlockIndex, BlockKey};
 pub use hex::{hex, unhex};
 pub use lent::{Lent, Pieces};
 pub use lsn::Lsn;
+pub use narrow::{bounded_u32, to_usize};
 pub use range::ByteRange;
 
 use std::fmt;

@@ -1,5 +1,7 @@
 //! Half-open ranges of bytes.
 
+use crate::to_usize;
+
 /// The bytes from `start` up to, but not including, `end`. Never reversed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteRange {
@@ -49,6 +51,6 @@ impl ByteRange {
 
 impl From<ByteRange> for std::ops::Range<usize> {
     fn from(range: ByteRange) -> Self {
-        range.start as usize..range.end as usize
+        to_usize(range.start)..to_usize(range.end)
     }
 }
