@@ -16,13 +16,13 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-use forebay_types::{BLOCK_SIZE, ByteRange};
-use granule::{GRANULE, Granule};
+use forebay_types::{BLOCK_SIZE, ByteRange, to_usize};
+use granule::{GRANULE, Granule, short};
 
-const GRANULES: usize = BLOCK_SIZE as usize / GRANULE;
+const GRANULES: usize = to_usize(BLOCK_SIZE) / GRANULE;
 const WORDS: usize = GRANULES / u64::BITS as usize;
 
-const _: () = assert!(GRANULES * GRANULE == BLOCK_SIZE as usize);
+const _: () = assert!(GRANULES * GRANULE == to_usize(BLOCK_SIZE));
 const _: () = assert!(WORDS * u64::BITS as usize == GRANULES);
 // Both kinds of numbers fit in 16 bits.
 const _: () = assert!(GRANULE <= u16::MAX as usize);
@@ -137,7 +137,7 @@ impl RangeBitmap {
         if range.end > BLOCK_SIZE {
             return false;
         }
-        let (start, end) = (range.start as usize, range.end as usize);
+        let (start, end) = (to_usize(range.start), to_usize(range.end));
         // Granules that the range touches: if all are full, nothing else needs checking.
         if words::all_set(&self.full, start / GRANULE, end.div_ceil(GRANULE)) {
             return true;
@@ -215,7 +215,7 @@ impl RangeBitmap {
             Ok(at) => self.change(at, |partial| partial.set(from, to)),
             Err(at) => {
                 self.partial
-                    .insert(at, (granule as u16, Granule::run(from, to)));
+                    .insert(at, (short(granule), Granule::run(from, to)));
                 self.len += to - from;
             }
         }
@@ -227,7 +227,7 @@ impl RangeBitmap {
             Err(at) if self.is_full(granule) => {
                 words::clear(&mut self.full, granule, granule + 1);
                 self.partial
-                    .insert(at, (granule as u16, Granule::run(0, GRANULE)));
+                    .insert(at, (short(granule), Granule::run(0, GRANULE)));
                 at
             }
             Err(_) => return,

@@ -6,7 +6,7 @@ use crate::piece::Pieces;
 use crate::pool::Pool;
 use crate::snapshot::Snapshot;
 use crate::{BlockVersion, Cache};
-use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, CheckpointId, Lent};
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, CheckpointId, Lent, to_usize};
 use std::sync::Arc;
 
 /// Memory of a block beside its counted heap memory: the block itself, its entry in the file's map and its place in
@@ -174,7 +174,7 @@ impl Block {
     ) {
         let mut rest = ByteRange::at(at, data.len() as u64);
         while let Some(gap) = self.first_gap(rest) {
-            let part = &data[(gap.start - at) as usize..(gap.end - at) as usize];
+            let part = &data[to_usize(gap.start - at)..to_usize(gap.end - at)];
             match arrived {
                 None => self.put(gap.start, part, pool),
                 Some(arrived) => {
@@ -210,7 +210,7 @@ impl Block {
             return self.copy(range, out);
         }
         for known in self.coverage.set_ranges(range) {
-            let part = (known.start - at) as usize..(known.end - at) as usize;
+            let part = to_usize(known.start - at)..to_usize(known.end - at);
             self.copy(known, &mut out[part]);
         }
         self.coverage.unset_ranges(range).for_each(&mut missing);

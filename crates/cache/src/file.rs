@@ -5,7 +5,7 @@ use crate::block::{Block, Footprint};
 use crate::fetch::{FetchToken, Lost};
 use crate::piece::PIECE_SIZE;
 use crate::{BlockVersion, Cache, Snapshot};
-use forebay_types::{BlockIndex, BlockKey, ByteRange, CheckpointId, Inode, Pieces};
+use forebay_types::{BlockIndex, BlockKey, ByteRange, CheckpointId, Inode, Pieces, to_usize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl FileBlocks {
         let mut data = data;
         let mut filled = None;
         for (index, within) in BlockIndex::split(ByteRange::at(offset, data.len() as u64)) {
-            let (part, rest) = data.split_at(within.len() as usize);
+            let (part, rest) = data.split_at(to_usize(within.len()));
             data = rest;
             let (became_dirty, is_filled) = self.change(index, |block, cache| {
                 let was_whole = block.is_whole_in(open);
@@ -111,7 +111,7 @@ impl FileBlocks {
         };
         let mut out = out;
         for (index, within) in BlockIndex::split(ByteRange::at(offset, out.len() as u64)) {
-            let (part, rest) = out.split_at_mut(within.len() as usize);
+            let (part, rest) = out.split_at_mut(to_usize(within.len()));
             out = rest;
             let start = index.start();
             let absolute = |range: ByteRange| ByteRange::at(start + range.start, range.len());
@@ -183,7 +183,7 @@ impl FileBlocks {
         let tick = self.cache.tick();
         let mut data = data;
         for (index, within) in BlockIndex::split(ByteRange::at(offset, data.len() as u64)) {
-            let (part, rest) = data.split_at(within.len() as usize);
+            let (part, rest) = data.split_at(to_usize(within.len()));
             data = rest;
             self.change(index, |block, cache| {
                 block.last_use = tick;

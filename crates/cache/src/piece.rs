@@ -11,7 +11,7 @@ use crate::arrived::Arrived;
 use crate::bitmap::RangeBitmap;
 use crate::copies::copied;
 use crate::pool::{Buffer, Class, Pool};
-use forebay_types::{BLOCK_SIZE, ByteRange, Lent};
+use forebay_types::{BLOCK_SIZE, ByteRange, Lent, to_usize};
 use std::sync::Arc;
 
 /// Bytes in a piece.
@@ -127,8 +127,8 @@ fn split(range: ByteRange) -> impl Iterator<Item = (usize, usize, usize)> {
         let stop = end.min((index + 1) * PIECE_SIZE);
         let part = (
             index as usize,
-            (at - index * PIECE_SIZE) as usize,
-            (stop - index * PIECE_SIZE) as usize,
+            to_usize(at - index * PIECE_SIZE),
+            to_usize(stop - index * PIECE_SIZE),
         );
         at = stop;
         Some(part)

@@ -89,17 +89,20 @@ struct Locked<'a> {
 }
 
 impl Locked<'_> {
-    fn made(&self, bytes: i64) {
+    fn made(&self, bytes: isize) {
         change(&self.counters.made_bytes, bytes);
     }
 
-    fn idle(&self, bytes: i64) {
+    fn idle(&self, bytes: isize) {
         change(&self.counters.idle_bytes, bytes);
     }
 }
 
-fn change(counter: &AtomicU64, by: i64) {
-    counter.store(counter.load(Relaxed).wrapping_add_signed(by), Relaxed);
+fn change(counter: &AtomicU64, by: isize) {
+    counter.store(
+        counter.load(Relaxed).wrapping_add_signed(by as i64),
+        Relaxed,
+    );
 }
 
 /// Buffers of a class that can be used again.
@@ -182,7 +185,7 @@ impl Pool {
     pub(crate) fn take(self: &Arc<Pool>, class: Class) -> Buffer {
         let bytes = self.recycled(class).unwrap_or_else(|| {
             self.make_room(class.size() as u64);
-            self.class(class).lock().made(class.size() as i64);
+            self.class(class).lock().made(class.size().cast_signed());
             Vec::with_capacity(class.size())
         });
         Buffer {
@@ -205,7 +208,7 @@ impl Pool {
     fn recycled(&self, class: Class) -> Option<Vec<u8>> {
         let mut buffers = self.class(class).lock();
         let bytes = buffers.idle.pop()?;
-        buffers.idle(-(class.size() as i64));
+        buffers.idle(-class.size().cast_signed());
         Some(bytes)
     }
 
@@ -300,7 +303,7 @@ impl Pool {
         for class in Class::ALL {
             let mut buffers = self.class(class).lock();
             let unused = buffers.idle.take_unused();
-            let bytes = (unused.len() * class.size()) as i64;
+            let bytes = (unused.len() * class.size()).cast_signed();
             buffers.idle(-bytes);
             buffers.made(-bytes);
             // Before the buffers are freed.
@@ -324,8 +327,8 @@ impl Pool {
                 let Some(bytes) = buffers.idle.pop() else {
                     break;
                 };
-                buffers.idle(-(class.size() as i64));
-                buffers.made(-(class.size() as i64));
+                buffers.idle(-class.size().cast_signed());
+                buffers.made(-class.size().cast_signed());
                 drop(buffers);
                 drop(bytes);
             }
@@ -334,7 +337,7 @@ impl Pool {
 
     /// Keeps a buffer, or returns it if there is no room for it.
     fn give_back(&self, class: Class, bytes: Vec<u8>) -> Option<Vec<u8>> {
-        let size = class.size() as i64;
+        let size = class.size().cast_signed();
         let mut buffers = self.class(class).lock();
         let kept = !buffers.idle.is_closed && self.real_bytes() <= self.limit_bytes;
         #[cfg(feature = "measuring")]

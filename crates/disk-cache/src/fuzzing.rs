@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use forebay_types::PackId;
+use forebay_types::{PackId, bounded_u32, to_usize};
 
 use crate::layout::{ENTRY_HEADER, Entry, Life, encode_entry, encode_index};
 use crate::{FrameKey, recovery};
@@ -11,7 +11,7 @@ use crate::{FrameKey, recovery};
 /// The entries of a region, and the ranges of their frames in it. `None` if it holds nothing.
 pub fn entries(region: &[u8]) -> Option<Vec<(FrameKey, Range<usize>)>> {
     let read = |at: u64, len: usize| {
-        let part = region.get(at as usize..at as usize + len);
+        let part = region.get(to_usize(at)..to_usize(at) + len);
         part.map(<[u8]>::to_vec)
             .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     };
@@ -37,11 +37,11 @@ pub fn region(bytes: usize, frames: &[u32], indexed: usize) -> Vec<u8> {
                 pack: PackId(number),
                 offset: 8,
             },
-            at: (region.len() + ENTRY_HEADER) as u32,
+            at: bounded_u32(region.len() + ENTRY_HEADER),
             len: *len,
         };
         region.extend(encode_entry(&entry, life.salt));
-        region.extend(std::iter::repeat_n(number as u8, *len as usize));
+        region.extend(std::iter::repeat_n(number.to_le_bytes()[0], *len as usize));
         entries.push(entry);
     }
     entries.truncate(indexed);

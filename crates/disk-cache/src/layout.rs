@@ -33,7 +33,7 @@
 //! it after a crash.
 
 use bytes::{Buf, BufMut};
-use forebay_types::PackId;
+use forebay_types::{PackId, bounded_u32};
 
 use crate::FrameKey;
 
@@ -141,7 +141,7 @@ pub(crate) fn decode_entry(header: &[u8; ENTRY_HEADER], place: u32, salt: u64) -
         pack: PackId(header.get_u64_le()),
         offset: header.get_u32_le(),
     };
-    let at = place.checked_add(ENTRY_HEADER as u32)?;
+    let at = place.checked_add(bounded_u32(ENTRY_HEADER))?;
     (header.get_u64_le() == salt).then_some(Entry { key, at, len })
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn encode_index(entries: &[Entry], salt: u64) -> Vec<u8> {
         bytes.put_u32_le(entry.len);
     }
     bytes.put_u64_le(salt);
-    bytes.put_u32_le(entries.len() as u32);
+    bytes.put_u32_le(bounded_u32(entries.len()));
     bytes.put_u32_le(crc32fast::hash(&bytes));
     bytes
 }

@@ -11,6 +11,8 @@
 
 use std::io;
 
+use forebay_types::{bounded_u32, to_usize};
+
 use crate::layout::{
     ENTRY_HEADER, Entry, Life, MAX_ENTRIES, REGION_HEADER, TRAILER, decode_entry, decode_index,
     decode_trailer, index_bytes,
@@ -38,7 +40,9 @@ pub(crate) fn find(
             break;
         }
         let header = array(read(end, ENTRY_HEADER)?)?;
-        let entry = decode_entry(&header, end as u32, life.salt);
+        // A region has at most 2 GiB.
+        let place = bounded_u32(to_usize(end));
+        let entry = decode_entry(&header, place, life.salt);
         let Some(entry) = entry.filter(|entry| entry.end() <= limit) else {
             break;
         };

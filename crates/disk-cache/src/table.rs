@@ -12,6 +12,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
+use forebay_types::{bounded_u32, to_usize};
 
 use crate::FrameKey;
 use crate::layout::{ENTRY_HEADER, Entry, Life, MAX_ENTRIES, REGION_HEADER, index_bytes};
@@ -166,7 +167,8 @@ impl Table {
             if !fits {
                 break;
             }
-            let (at, len) = (at as u32, frame.len() as u32);
+            // A region has at most 2 GiB.
+            let (at, len) = (bounded_u32(to_usize(at)), bounded_u32(frame.len()));
             let entry = Entry { key: *key, at, len };
             region.end = end;
             region.entries.push(entry);
@@ -224,6 +226,10 @@ impl Table {
     }
 }
 
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "there are at most MAX_REGIONS regions"
+)]
 fn slot(region: usize, entry: &Entry, earlier: bool) -> Slot {
     Slot {
         region: region as u16,

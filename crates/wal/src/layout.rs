@@ -49,7 +49,7 @@ mod header_crc;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use forebay_seal::{DataKeyId, Tag};
-use forebay_types::{Epoch, Lsn, VolumeId};
+use forebay_types::{Epoch, Lsn, VolumeId, to_usize};
 
 /// Bytes from the beginning of a segment file to its first record: one page.
 pub(crate) const SEGMENT_HEADER: usize = 4096;
@@ -376,7 +376,7 @@ impl RecordHeader {
     }
 
     /// Whether a record could begin with these bytes: a cheap check before [`decode`](RecordHeader::decode).
-    pub(crate) fn may_begin_with(bytes: &[u8; ALIGNMENT as usize]) -> bool {
+    pub(crate) fn may_begin_with(bytes: &[u8; to_usize(ALIGNMENT)]) -> bool {
         const MAGIC: u64 = u16::from_le_bytes(RECORD_MAGIC) as u64;
         u64::from_le_bytes(*bytes) >> (8 * RECORD_TAG) & 0xffff == MAGIC
     }

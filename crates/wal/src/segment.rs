@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_types::Lsn;
+use forebay_types::{Lsn, to_usize};
 
 use crate::layout::{SEGMENT_HEADER, Salt, SegmentNumber};
 use crate::map::Unwritten;
@@ -117,7 +117,7 @@ pub(crate) struct Retained {
 impl Retained {
     /// Where in the file the record with this LSN lies.
     pub(crate) fn position(&self, lsn: Lsn) -> usize {
-        SEGMENT_HEADER + lsn.0.saturating_sub(self.base.0) as usize
+        SEGMENT_HEADER + to_usize(lsn.0.saturating_sub(self.base.0))
     }
 }
 

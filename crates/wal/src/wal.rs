@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use forebay_types::Lsn;
+use forebay_types::{Lsn, bounded_u32, to_usize};
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::{AppendError, LogFailed, OpenError};
@@ -132,7 +132,7 @@ impl Wal {
         let mut state = self.shared.state.lock();
         let current = state.last;
         let place = state.append_here(record_bytes(payload), |slot, place| {
-            fill(slot, kind, place, payload as u32, parts);
+            fill(slot, kind, place, bounded_u32(to_usize(payload)), parts);
         });
         self.shared.publish(&state);
         // An append may also concern the log's threads, if it has begun a segment or found none, and waiting tasks.
@@ -168,7 +168,7 @@ impl Wal {
         Ok(Reservation {
             shared: &self.shared,
             reserved: reserved?,
-            stored: stored as u32,
+            stored: bounded_u32(to_usize(stored)),
         })
     }
 

@@ -19,6 +19,17 @@ pub(super) enum Granule {
     Bits(Box<[u64; WORDS]>),
 }
 
+/// Number of a granule in its block, or of a byte in its granule: both are far below 65536.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a block has 1024 granules, a granule 4096 bytes"
+)]
+#[inline]
+pub(super) fn short(number: usize) -> u16 {
+    debug_assert!(number <= GRANULE);
+    number as u16
+}
+
 impl Granule {
     /// Heap memory of a granule with a bit per byte.
     pub(super) const BITS_BYTES: usize = size_of::<[u64; WORDS]>();
@@ -26,8 +37,8 @@ impl Granule {
     /// The bytes `start..end`, no others.
     pub(super) fn run(start: usize, end: usize) -> Granule {
         Granule::Run {
-            start: start as u16,
-            end: end as u16,
+            start: short(start),
+            end: short(end),
         }
     }
 

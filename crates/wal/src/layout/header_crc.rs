@@ -5,6 +5,8 @@
 //! each byte makes at its place, whatever the other bytes are. All changes are looked up independently of one
 //! another. Bytes that are always zero are left out.
 
+use forebay_types::bounded_u32;
+
 use super::{
     RECORD_HEADER, RECORD_LENGTH, RECORD_LSN, RECORD_MAGIC, RECORD_SALT, RECORD_TAG, RECORD_ZERO,
     RecordHeader,
@@ -43,7 +45,7 @@ const fn changes() -> [[u32; 256]; COVERED] {
     let mut changes = [[0; 256]; COVERED];
     let mut byte = 0;
     while byte < 256 {
-        let mut change = byte as u32;
+        let mut change = bounded_u32(byte);
         let mut followers = 0;
         while followers < COVERED {
             change = followed_by_zero(change);

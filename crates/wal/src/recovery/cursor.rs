@@ -4,7 +4,7 @@
 use std::io;
 use std::ops::Range;
 
-use forebay_types::Lsn;
+use forebay_types::{Lsn, to_usize};
 
 use super::LIMIT;
 use super::rules::{self, HeaderVerdict};
@@ -193,10 +193,10 @@ impl SegmentCursor {
                 return Ok(None);
             };
             let window = (READ_BYTES as u64).min(self.bytes - start);
-            let window = self.load(start, window as usize)?;
+            let window = self.load(start, to_usize(window))?;
             let (bytes, salt) = (self.bytes(window), self.header.salt);
-            let steps =
-                (bytes.len().saturating_sub(RECORD_HEADER - 1)).div_ceil(ALIGNMENT as usize) as u64;
+            let steps = (bytes.len().saturating_sub(RECORD_HEADER - 1))
+                .div_ceil(to_usize(ALIGNMENT)) as u64;
             let found = possible_records(bytes).find(|at| {
                 let header = bytes.get(*at..).and_then(<[u8]>::first_chunk);
                 let header = header.and_then(RecordHeader::decode);
@@ -219,7 +219,7 @@ impl SegmentCursor {
     pub(crate) fn find_after(&mut self, lsn: Lsn) -> Result<Option<Lsn>, OpenError> {
         let mut from = lsn.advance(8);
         while let Some(start) = self.position(from).filter(|start| *start < self.bytes) {
-            let window = READ_BYTES.min((self.bytes - start) as usize);
+            let window = READ_BYTES.min(to_usize(self.bytes - start));
             let window = self.load(start, window)?;
             let candidates: Vec<u64> = possible_records(self.bytes(window.clone()))
                 .map(|at| from.0 + at as u64)
@@ -259,7 +259,7 @@ impl SegmentCursor {
     fn load(&mut self, position: u64, count: usize) -> Result<Range<usize>, OpenError> {
         let end = position.saturating_add(count as u64);
         if position < self.buffered.start || end > self.buffered.end {
-            let ahead = self.bytes.saturating_sub(position).min(READ_BYTES as u64) as usize;
+            let ahead = to_usize(self.bytes.saturating_sub(position).min(READ_BYTES as u64));
             let wanted = count.max(ahead);
             if self.buffer.len() < wanted {
                 self.buffer.resize(wanted, 0);
@@ -274,8 +274,8 @@ impl SegmentCursor {
                 .map_err(OpenError::io(format!("read {}", self.name)))?;
             self.buffered = position..position + filled as u64;
         }
-        let start = (position - self.buffered.start) as usize;
-        let available = (self.buffered.end - position).min(count as u64) as usize;
+        let start = to_usize(position - self.buffered.start);
+        let available = to_usize((self.buffered.end - position).min(count as u64));
         Ok(start..start + available)
     }
 }
@@ -300,7 +300,7 @@ fn possible_records(bytes: &[u8]) -> impl Iterator<Item = usize> {
             let places = stride.as_chunks().0.iter().enumerate();
             places
                 .filter(|(_, bytes)| RecordHeader::may_begin_with(bytes))
-                .map(move |(step, _)| number * STRIDE + step * ALIGNMENT as usize)
+                .map(move |(step, _)| number * STRIDE + step * to_usize(ALIGNMENT))
         })
 }
 

@@ -1,6 +1,6 @@
 //! Reopens a recovered log for writing.
 
-use forebay_types::Lsn;
+use forebay_types::{Lsn, to_usize};
 
 use super::{LogFile, Recovery, Stretch, Tail};
 use crate::error::OpenError;
@@ -162,7 +162,7 @@ fn make_durable(recovery: &Recovery) -> Result<(), OpenError> {
             .and_then(|memory| {
                 let header = stretch.segment.header;
                 let position =
-                    |lsn: Lsn| SEGMENT_HEADER + lsn.0.saturating_sub(header.base.0) as usize;
+                    |lsn: Lsn| SEGMENT_HEADER + to_usize(lsn.0.saturating_sub(header.base.0));
                 memory.rewrite(0..SEGMENT_HEADER);
                 memory.rewrite(position(stretch.start)..position(stretch.end));
                 memory.flush(0..memory.memory().len())
@@ -178,7 +178,7 @@ fn make_durable(recovery: &Recovery) -> Result<(), OpenError> {
 /// is known to be a power cut.
 fn forget_halves(recovery: &Recovery) -> Result<(), OpenError> {
     let last = recovery.chain.last().map(|last| {
-        let end = last.end.0.saturating_sub(last.segment.header.base.0) as usize;
+        let end = to_usize(last.end.0.saturating_sub(last.segment.header.base.0));
         (&last.segment.file, end)
     });
     let last = last.filter(|_| recovery.tail != Tail::Clean);

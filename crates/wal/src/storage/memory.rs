@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use forebay_types::to_usize;
 use parking_lot::{Condvar, Mutex};
 
 use super::{PAGE, SegmentMemory, SegmentReader, Storage};
@@ -442,6 +443,6 @@ impl Random {
     }
 
     fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
+        to_usize(self.next() % limit.max(1) as u64)
     }
 }

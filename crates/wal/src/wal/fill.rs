@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
+use forebay_types::to_usize;
+
 use crate::layout::{ALIGNMENT, RECORD_HEADER, RecordHeader, RecordKind};
 use crate::seal::SegmentSealer;
 use crate::state::RecordPlace;
@@ -29,8 +31,8 @@ pub(super) fn fill(
         return;
     };
     // The padding; the payload then overwrites the rest of these bytes.
-    if let Some(last) = rest.last_chunk_mut::<{ ALIGNMENT as usize }>() {
-        *last = [0; ALIGNMENT as usize];
+    if let Some(last) = rest.last_chunk_mut::<{ to_usize(ALIGNMENT) }>() {
+        *last = [0; to_usize(ALIGNMENT)];
     }
     for part in parts {
         let (to, after) = rest.split_at_mut(part.len());
