@@ -141,7 +141,7 @@ impl Clock for SystemClock {
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap_or_default();
         Timestamp {
-            seconds: since.as_secs() as i64,
+            seconds: since.as_secs().cast_signed(),
             nanos: since.subsec_nanos(),
         }
     }

@@ -23,7 +23,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_types::{BlockIndex, BlockKey, Inode, PackId};
+use forebay_types::{BlockIndex, BlockKey, Inode, PackId, to_usize};
 
 use crate::batch::{Batch, Entry};
 use crate::error::{Corrupt, StoreError};
@@ -169,7 +169,7 @@ impl Catalog {
         let range = KeyRange::inodes_between(first, last);
         // No more than can exist in the range: the limit of a scan decides how much it reads ahead.
         let limit = last.0.saturating_sub(first.0).saturating_add(1);
-        let found = self.records(&range, limit as usize).await?;
+        let found = self.records(&range, to_usize(limit)).await?;
         let inodes = found.into_iter().filter_map(|(key, record)| match key {
             Key::Inode(inode) => Some((inode, record)),
             _ => None,

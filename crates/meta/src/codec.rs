@@ -4,6 +4,7 @@
 //! they sort by number. The reader never reads past its input and never panics.
 
 use bytes::Bytes;
+use forebay_types::bounded_u32;
 
 use crate::error::Corrupt;
 
@@ -114,17 +115,21 @@ impl<'a> Reader<'a> {
 
 /// Appends a length of four bytes and the bytes. Callers bound the length far below 4 GiB (names, link targets).
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend((bytes.len() as u32).to_le_bytes());
+    out.extend(bounded_u32(bytes.len()).to_le_bytes());
     out.extend(bytes);
 }
 
 /// Appends a number, seven bits a byte, lowest first; the high bit says that more follow.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
-        out.push(number as u8 | 0x80);
+        out.push(lowest_byte(number) | 0x80);
         number >>= 7;
     }
-    out.push(number as u8);
+    out.push(lowest_byte(number));
+}
+
+fn lowest_byte(number: u64) -> u8 {
+    number.to_le_bytes()[0]
 }
 
 /// Takes a number that [`put_varint`] wrote; `None` if the bytes end too soon, the number does not fit, or

@@ -416,7 +416,7 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
     };
     let bytes = pairs.iter().map(|pair| {
         let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
-        Some((high? << 4 | low?) as u8)
+        u8::try_from(high? << 4 | low?).ok()
     });
     bytes.collect::<Option<Vec<u8>>>()?.try_into().ok()
 }

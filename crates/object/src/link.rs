@@ -87,8 +87,8 @@ impl Link {
     pub(crate) fn new(up: &LinkLimit, down: &LinkLimit) -> Option<Arc<Link>> {
         Link::with_clock(up, down, || {
             let now = chrono::Local::now();
-            // Both are far below the limits of the type.
-            (now.hour() * 60 + now.minute()) as u16
+            // A day has 1440 minutes.
+            u16::try_from(now.hour() * 60 + now.minute()).unwrap_or_default()
         })
     }
 

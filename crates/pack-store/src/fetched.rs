@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay_cache::{Arrived, Lease};
 use forebay_meta::FrameAddress;
 use forebay_pack::Frame;
-use forebay_types::ByteRange;
+use forebay_types::{ByteRange, to_usize};
 
 /// Why the bytes of a frame are not available.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -76,8 +76,8 @@ impl Fetched {
 
 /// The position of a block's range in the frame at `address` in that block's map.
 fn place(address: &FrameAddress, range: ByteRange) -> Option<Range<usize>> {
-    let start = range.start.checked_sub(u64::from(address.raw_start))? as usize;
-    Some(start..start + range.len() as usize)
+    let start = to_usize(range.start.checked_sub(u64::from(address.raw_start))?);
+    Some(start..start + to_usize(range.len()))
 }
 
 impl Deref for Fetched {

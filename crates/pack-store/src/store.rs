@@ -11,7 +11,7 @@ use forebay_pack::header::FRAME_HEADER_LEN;
 use forebay_pack::{
     Frame, FrameRef, PACK_PREFIX, PackKeys, object_name, open_frame, parse_object_name,
 };
-use forebay_types::{BlockKey, PackId};
+use forebay_types::{BlockKey, PackId, to_usize};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use object_store::path::Path;
@@ -222,11 +222,11 @@ impl PackStore {
         start: u64,
         bytes: &Bytes,
     ) -> Result<Frame, FetchError> {
-        let from = u64::from(address.offset).saturating_sub(start);
+        let from = to_usize(u64::from(address.offset).saturating_sub(start));
         let end = bytes
             .len()
-            .min((from as usize).saturating_add(address.stored_len as usize));
-        let stored = bytes.slice(end.min(from as usize)..end);
+            .min(from.saturating_add(address.stored_len as usize));
+        let stored = bytes.slice(end.min(from)..end);
         let frame = Stored::new(block, address);
         open_frame(stored, &frame.reference, frame.block, &self.keys).map_err(|error| {
             let why = format!("{}: {error}", self.location(address.pack));

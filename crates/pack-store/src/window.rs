@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_types::PackId;
+use forebay_types::{PackId, to_usize};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
@@ -112,7 +112,7 @@ impl Window {
     ) -> Result<Bytes, E> {
         let fetched = self.bytes.get_or_try_init(|| fetch(self.range.clone()));
         let bytes = fetched.await?;
-        let place = |at: u64| bytes.len().min((at - self.range.start) as usize);
+        let place = |at: u64| bytes.len().min(to_usize(at - self.range.start));
         Ok(bytes.slice(place(range.start)..place(range.end)))
     }
 }

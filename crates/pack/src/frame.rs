@@ -261,7 +261,8 @@ pub(crate) fn describe(
     offset: u32,
     keys: &PackKeys,
 ) -> Result<IndexEntry, FrameFault> {
-    let stored_len = stored.len() as u32;
+    let too_long = FrameFault::Damaged("it is longer than a pack");
+    let stored_len = u32::try_from(stored.len()).map_err(|_| too_long)?;
     let opened = match keys.data_keys() {
         None => open_plain(stored)?,
         Some(data_keys) => open_sealed(stored, pack, data_keys)?,

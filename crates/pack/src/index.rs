@@ -41,7 +41,7 @@
 pub mod sealed;
 
 use forebay_seal::UnknownDataKey;
-use forebay_types::{BlockIndex, BlockKey, Inode, PackId, VolumeId};
+use forebay_types::{BlockIndex, BlockKey, Inode, PackId, VolumeId, bounded_u32};
 
 use crate::fields::{put, take, take_u16, take_u32, take_u64};
 use crate::header::SEAL_NONE;
@@ -346,7 +346,7 @@ pub(crate) fn encode_index(
     let footer = Footer {
         volume,
         pack,
-        frames: entries.len() as u32,
+        frames: bounded_u32(entries.len()),
         index_offset,
         index_crc32: crc32fast::hash(&bytes),
     };

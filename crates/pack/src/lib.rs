@@ -65,7 +65,7 @@ pub use walk::{FoundFrames, find_frames, open_any_frame};
 pub use writer::{FinishedPack, PackWriter};
 
 /// Maximum number of raw bytes in a frame: a whole block.
-pub const MAX_FRAME_LEN: usize = forebay_types::BLOCK_SIZE as usize;
+pub const MAX_FRAME_LEN: usize = forebay_types::to_usize(forebay_types::BLOCK_SIZE);
 
 /// Maximum number of bytes in a pack, its index included: offsets in a pack have 32 bits.
 pub const MAX_PACK_LEN: usize = u32::MAX as usize;

@@ -1,6 +1,6 @@
 //! References to frames: location, and properties to verify.
 
-use forebay_types::{BLOCK_SIZE, ByteRange, PackId};
+use forebay_types::{BLOCK_SIZE, ByteRange, PackId, bounded_u32};
 
 use crate::fields::{put, take_u32, take_u64};
 use crate::header::FRAME_HEADER_LEN;
@@ -92,7 +92,7 @@ impl FrameRef {
     /// Whether a frame can have these numbers: its range lies in a block, its payload is neither empty nor longer than
     /// the raw bytes, and it ends within the limit of a pack's offsets.
     pub fn is_possible(&self) -> bool {
-        let payload = self.stored_len.checked_sub(FRAME_HEADER_LEN as u32);
+        let payload = self.stored_len.checked_sub(bounded_u32(FRAME_HEADER_LEN));
         payload.is_some_and(|len| 0 < len && len <= self.raw_len)
             && self.range().end <= BLOCK_SIZE
             && self.stored_range().end <= u64::from(u32::MAX)

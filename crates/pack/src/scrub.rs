@@ -1,5 +1,7 @@
 //! Detection of damage without keys.
 
+use forebay_types::bounded_u32;
+
 use crate::frame::{FrameError, FrameFault};
 use crate::header;
 use crate::index::{
@@ -17,7 +19,7 @@ pub fn verify_checksums(pack: &[u8]) -> Result<u32, PackError> {
         Ok(index) if index.pack_len as usize == pack.len() => {
             let frames = index.entries.len();
             let behind = frames * INDEX_ENTRY_LEN + INDEX_FOOTER_LEN;
-            (frames as u32, pack.len() - behind)
+            (bounded_u32(frames), pack.len() - behind)
         }
         Ok(_) => return Err(PackError::Damaged("it is shorter than its index says")),
         Err(PackError::Sealed { .. }) => {
@@ -30,7 +32,7 @@ pub fn verify_checksums(pack: &[u8]) -> Result<u32, PackError> {
     while at < index_offset {
         let len = header::verify_crc32(&pack[at..index_offset]).map_err(|fault| FrameError {
             pack: id,
-            offset: at as u32,
+            offset: bounded_u32(at),
             fault: FrameFault::from(fault),
         })?;
         at += len;

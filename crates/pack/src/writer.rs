@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use forebay_seal::Sealer;
-use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId};
+use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId, bounded_u32, to_usize};
 
 use crate::codec::{Codec, Compression, FrameCompressor};
 use crate::header::{FRAME_HEADER_LEN, FrameHeader};
@@ -114,7 +114,7 @@ impl PackWriter {
             !range.is_empty() && range.end <= BLOCK_SIZE,
             "a frame holds 1 byte to a whole block, not {range:?}"
         );
-        let raw_len = range.len() as usize;
+        let raw_len = to_usize(range.len());
         let given: usize = raw.clone().map(<[u8]>::len).sum();
         assert_eq!(
             given, raw_len,
@@ -126,6 +126,7 @@ impl PackWriter {
         );
 
         let offset = self.bytes.len();
+        let start = bounded_u32(to_usize(range.start));
         self.bytes.reserve(FRAME_HEADER_LEN + raw_len);
         self.bytes.put(&[0; FRAME_HEADER_LEN]);
         let header = FrameHeader {
@@ -133,9 +134,9 @@ impl PackWriter {
             volume: self.keys.volume(),
             pack: self.pack,
             block,
-            start: range.start as u32,
-            raw_len: raw_len as u32,
-            payload_len: raw_len as u32,
+            start,
+            raw_len: bounded_u32(raw_len),
+            payload_len: bounded_u32(raw_len),
             hash: None,
         };
         let may_shrink = self.compressor.may_pay(raw.clone(), raw_len);
@@ -145,10 +146,10 @@ impl PackWriter {
         };
         let frame = FrameRef {
             pack: self.pack,
-            offset: offset as u32,
-            stored_len: (self.bytes.len() - offset) as u32,
-            start: range.start as u32,
-            raw_len: raw_len as u32,
+            offset: bounded_u32(offset),
+            stored_len: bounded_u32(self.bytes.len() - offset),
+            start,
+            raw_len: bounded_u32(raw_len),
             crc32,
         };
         self.entries.push(IndexEntry { block, frame });
@@ -182,13 +183,13 @@ impl PackWriter {
             self.bytes.truncate(payload);
             self.bytes.put(compressed);
             header.codec = Codec::Zstd;
-            header.payload_len = compressed.len() as u32;
+            header.payload_len = bounded_u32(compressed.len());
         }
         header.hash = hash.map(|FrameHash(hash)| hash);
         let stored = self.bytes.since_mut(offset);
         let crc32 = match &mut self.sealer {
             None => header.write_into(stored),
-            Some(sealer) => header.seal_into(stored, offset as u32, sealer),
+            Some(sealer) => header.seal_into(stored, bounded_u32(offset), sealer),
         };
         (crc32, hash)
     }
@@ -246,7 +247,7 @@ impl PackWriter {
     /// The same for a caller that reuses the memory ([`PackWriter::new_in`]): the whole object, and its frames in the
     /// order in which they were pushed.
     pub fn finish_in_memory(mut self) -> (Vec<u8>, Vec<IndexEntry>) {
-        let index_offset = self.bytes.len() as u32;
+        let index_offset = bounded_u32(self.bytes.len());
         let index = match self.sealer {
             None => encode_index(self.keys.volume(), self.pack, index_offset, &self.entries),
             Some(sealer) => sealed::encode_index(self.pack, index_offset, &self.entries, sealer),

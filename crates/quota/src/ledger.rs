@@ -45,8 +45,8 @@ impl Difference {
     /// The amount after this difference, clamped to the possible range.
     pub fn after(self, before: Amount) -> Amount {
         let sum = |before: u64, difference: i128| {
-            let sum = (i128::from(before) + difference).clamp(0, i128::from(u64::MAX));
-            sum as u64
+            let sum = (i128::from(before) + difference).max(0);
+            u64::try_from(sum).unwrap_or(u64::MAX)
         };
         Amount {
             bytes: sum(before.bytes, self.bytes),

@@ -90,7 +90,8 @@ impl MemoryFileSystem {
             ctime: now,
         };
         let content = Content::Directory(Directory::new(Inode::ROOT));
-        let born_nanos = (now.seconds as u64).wrapping_mul(1_000_000_000) + u64::from(now.nanos);
+        let born_nanos =
+            now.seconds.cast_unsigned().wrapping_mul(1_000_000_000) + u64::from(now.nanos);
         MemoryFileSystem {
             table: Table::new(Arc::new(Node::new(State::new(root, content)))),
             naming: Mutex::new(()),
@@ -113,7 +114,7 @@ fn now() -> Timestamp {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     Timestamp {
-        seconds: since.as_secs() as i64,
+        seconds: since.as_secs().cast_signed(),
         nanos: since.subsec_nanos(),
     }
 }

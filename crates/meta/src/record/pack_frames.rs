@@ -1,7 +1,7 @@
 //! The frames of packs by their content, so that repeated content is not uploaded again.
 
 use bytes::Bytes;
-use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, Inode};
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, Inode, to_usize};
 
 use super::{Origin, Record, ValueReader};
 use crate::codec::put_varint;
@@ -79,7 +79,7 @@ impl Record for PackFrames {
         if count > most {
             return Err(fields.corrupt("has another number of frames than it says"));
         }
-        let mut frames: Vec<KnownFrame> = Vec::with_capacity(count as usize);
+        let mut frames: Vec<KnownFrame> = Vec::with_capacity(to_usize(count));
         for _ in 0..count {
             let hash: [u8; 32] = fields.array()?;
             let frame = KnownFrame {

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use forebay_types::to_usize;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use object_store::path::Path;
@@ -162,7 +163,7 @@ impl ChecksummedStore {
                     source: Box::new(error),
                 })?,
             };
-            let piece = bytes.slice(range.start as usize..range.end as usize);
+            let piece = bytes.slice(to_usize(range.start)..to_usize(range.end));
             return Ok(GetResult {
                 payload: GetResultPayload::Stream(stream::once(async { Ok(piece) }).boxed()),
                 meta,

@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use forebay_types::to_usize;
 use parking_lot::Mutex;
 
 use super::listings::Listings;
@@ -176,7 +177,7 @@ impl NamesInMemory {
     }
 
     fn shard(&self, key: &[u8]) -> &Mutex<Shard> {
-        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
+        &self.shards[to_usize(self.hasher.hash_one(key)) % SHARDS]
     }
 
     fn begin<'a>(&'a self, batch: &'a Batch) -> Commit<'a> {

@@ -149,7 +149,8 @@ impl Queue {
             self.take(place, now);
             return Turn::Go;
         };
-        let bytes = bytes.min(PIECE) as f64;
+        let count = bytes.min(PIECE);
+        let bytes = count as f64;
         if self.next(now) != Some(own) {
             return Turn::Wait(now + ASK_AGAIN);
         }
@@ -161,7 +162,7 @@ impl Queue {
         }
         self.tokens -= bytes;
         match class {
-            Class::Small if !self.large.waiting.is_empty() => self.passed += bytes as u64,
+            Class::Small if !self.large.waiting.is_empty() => self.passed += count as u64,
             Class::Small => {}
             Class::Large => self.passed = self.passed.saturating_sub(BEFORE_LARGE),
         }

@@ -155,7 +155,7 @@ impl MultipartUpload for S3Upload {
         }
         let target = &self.target;
         let mut parts = target.done.lock().clone();
-        if parts.len() != self.parts as usize {
+        if usize::try_from(self.parts) != Ok(parts.len()) {
             return Err(error::other(format!(
                 "{}: only {} of {} parts have arrived",
                 target.location,

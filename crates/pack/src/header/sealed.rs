@@ -31,7 +31,7 @@ use forebay_seal::{
     ALGORITHM_AES_256_GCM, DataKeyId, DataKeys, Forged, Part, Purpose, SALT_LEN, Salt, Sealer,
     TAG_LEN, Tag, UnknownDataKey,
 };
-use forebay_types::{BlockIndex, BlockKey, Inode, PackId, VolumeId};
+use forebay_types::{BlockIndex, BlockKey, Inode, PackId, VolumeId, bounded_u32};
 
 use super::{
     FRAME_HEADER_LEN, FRAME_VERSION, FrameHeader, HeaderFault, MAGIC, SEALED_FRAME_VERSION,
@@ -121,6 +121,8 @@ impl FrameHeader {
                 "a field that must be zero is not",
             )));
         }
+        // The bytes of a frame in a pack, which ends at 4 GiB.
+        let payload_len = bounded_u32(sealed.len().checked_sub(SEALED_PAYLOAD_AT)?);
         let header = FrameHeader {
             codec,
             volume,
@@ -131,7 +133,7 @@ impl FrameHeader {
             },
             start: take_u32(sealed, sealed_at::START)?,
             raw_len: take_u32(sealed, sealed_at::RAW_LEN)?,
-            payload_len: sealed.len().checked_sub(SEALED_PAYLOAD_AT)? as u32,
+            payload_len,
             hash: (codec != Codec::Raw).then_some(hash),
         };
         Some(Ok((header, take_u32(sealed, sealed_at::OFFSET)?)))

@@ -28,7 +28,7 @@ use forebay_seal::{
     ALGORITHM_AES_256_GCM, DataKeyId, DataKeys, Forged, Part, Purpose, SALT_LEN, Salt, Sealer,
     TAG_LEN, Tag,
 };
-use forebay_types::{PackId, VolumeId};
+use forebay_types::{PackId, VolumeId, bounded_u32};
 
 use super::{
     FOOTER_MAGIC, INDEX_FOOTER_LEN, IndexEntry, IndexLocation, PACK_VERSION, PackError, PackIndex,
@@ -74,7 +74,7 @@ pub(crate) fn encode_index(
         tag: [0; TAG_LEN],
         salt: *sealer.salt(),
         pack,
-        frames: entries.len() as u32,
+        frames: bounded_u32(entries.len()),
         index_offset,
         index_crc32: 0,
     };

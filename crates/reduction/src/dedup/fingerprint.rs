@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use forebay_meta::record::KnownFrame;
 use forebay_pack::{FrameHash, PackKeys};
+use forebay_types::bounded_u32;
 
 use super::{Dedup, MIN_SHARED, Sharing};
 
@@ -37,7 +38,7 @@ impl Fingerprint {
         }
         Fingerprint {
             // A frame is at most as long as a block.
-            len: len as u32,
+            len: bounded_u32(len),
             head_crc32: head.finalize(),
             raw_crc32: all.finalize(),
             hash: None,

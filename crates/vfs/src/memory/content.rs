@@ -1,6 +1,6 @@
 //! READ, WRITE and COMMIT.
 
-use forebay_types::{ByteRange, Inode};
+use forebay_types::{ByteRange, Inode, bounded_u32};
 
 use super::attributes::MAX_FILE_SIZE;
 use super::{MemoryFileSystem, now};
@@ -59,7 +59,7 @@ impl MemoryFileSystem {
             state.touch(now());
         }
         Ok(WriteReply {
-            count: data.len() as u32,
+            count: bounded_u32(data.len()),
             stability,
             verifier: self.verifier,
             change: state.change_since(before),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-use forebay_types::ByteRange;
+use forebay_types::{ByteRange, to_usize};
 
 use crate::Pieces;
 
@@ -37,7 +37,7 @@ impl Data {
 
     /// The bytes of `range`, in order.
     pub(super) fn read(&self, range: ByteRange) -> Pieces {
-        let mut pieces = Pieces::with_capacity(range.len() as usize / CHUNK + 2);
+        let mut pieces = Pieces::with_capacity(to_usize(range.len()) / CHUNK + 2);
         for (index, within) in split(range) {
             let chunk = self.chunks.get(&index);
             let held = chunk.map_or(0, Bytes::len).clamp(within.start, within.end);
@@ -75,7 +75,7 @@ impl Data {
 
     /// Removes the bytes from `size` on.
     pub(super) fn truncate(&mut self, size: u64) {
-        let (last, within) = (size / CHUNK as u64, (size % CHUNK as u64) as usize);
+        let (last, within) = (size / CHUNK as u64, to_usize(size % CHUNK as u64));
         let cut = self.chunks.split_off(&last);
         for (index, mut chunk) in cut {
             let old = chunk.len();
@@ -97,8 +97,8 @@ fn split(range: ByteRange) -> impl Iterator<Item = (u64, Range<usize>)> {
         if at >= range.end {
             return None;
         }
-        let start = (at % CHUNK as u64) as usize;
-        let len = (range.end - at).min((CHUNK - start) as u64) as usize;
+        let start = to_usize(at % CHUNK as u64);
+        let len = to_usize((range.end - at).min((CHUNK - start) as u64));
         let index = at / CHUNK as u64;
         at += len as u64;
         Some((index, start..start + len))

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_types::Inode;
+use forebay_types::{Inode, to_usize};
 use parking_lot::RwLock;
 
 use super::node::Node;
@@ -33,7 +33,7 @@ impl Table {
     }
 
     fn shard(&self, inode: Inode) -> &Shard {
-        &self.shards[(inode.0 % SHARDS as u64) as usize]
+        &self.shards[to_usize(inode.0 % SHARDS as u64)]
     }
 
     /// An inode that was never used before.

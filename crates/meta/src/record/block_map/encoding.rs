@@ -22,7 +22,7 @@
 //! Varints are those of [`crate::codec`]. The first extent follows one of nothing but zeros. Every flag that can be set
 //! is set, and no flag that describes an omitted field: a map has exactly one encoding.
 
-use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, PackId};
+use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, PackId, to_usize};
 
 use super::{BlockMap, Extent, FrameAddress, MAX_EXTENTS, Origin};
 use crate::codec::{Reader, put_varint};
@@ -139,8 +139,9 @@ fn encode_behind(before: &Extent, extent: &Extent, out: &mut Vec<u8>) {
     }
     if flags & SAME_OVERHEAD == 0 {
         // The sign in the lowest bit: small negative numbers are as short as small positive ones.
-        let signed = overhead(frame) as i32;
-        put_varint(out, u64::from(((signed << 1) ^ (signed >> 31)) as u32));
+        let signed = overhead(frame).cast_signed();
+        let folded = (signed << 1) ^ (signed >> 31);
+        put_varint(out, u64::from(folded.cast_unsigned()));
     }
     out.extend(frame.crc32.to_le_bytes());
     let Some(origin) = frame.origin else { return };
@@ -166,7 +167,7 @@ pub(super) fn read(fields: &mut Reader<'_>) -> Result<BlockMap, Corrupt> {
     if count > MAX_EXTENTS as u64 || count > fields.rest().len() as u64 {
         return Err(fields.corrupt("has another number of extents than it says"));
     }
-    let mut extents: Vec<Extent> = Vec::with_capacity(count as usize);
+    let mut extents: Vec<Extent> = Vec::with_capacity(to_usize(count));
     for _ in 0..count {
         let before = extents.last().unwrap_or(&NOTHING);
         let extent = match all_fields {

@@ -12,6 +12,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use forebay_types::to_usize;
 use object_store::path::Path;
 use object_store::{MultipartUpload, PutPayload, PutResult, Result, UploadPart};
 
@@ -36,7 +37,7 @@ impl Pad {
 
     /// Applies the pad to bytes at offset `at` of the table, or removes it again.
     pub(super) fn turn(self, at: u64, bytes: &mut [u8]) {
-        let (index, skipped) = (at / NUMBER_BYTES as u64, at as usize % NUMBER_BYTES);
+        let (index, skipped) = (at / NUMBER_BYTES as u64, to_usize(at) % NUMBER_BYTES);
         let (head, rest) = bytes.split_at_mut(bytes.len().min(NUMBER_BYTES - skipped));
         xor(head, &self.number(index)[skipped..]);
         let (whole, tail) = rest.as_chunks_mut::<NUMBER_BYTES>();

@@ -7,6 +7,7 @@ use forebay_seal::{
     ALGORITHM_AES_256_GCM, DataKeyId, Opener, Part, Purpose, SALT_LEN, Salt, Sealer, TAG_LEN, Tag,
     UnknownDataKey,
 };
+use forebay_types::to_usize;
 use object_store::{GetRange, PutPayload};
 
 use super::layout::{CHUNK_LEN, Extent, HEADER_LEN, STORED_LEN, stored_len};
@@ -18,7 +19,7 @@ const VERSION: u16 = 1;
 /// The authenticated part of the header; the tag follows it.
 const IDENTITY_LEN: usize = 12 + SALT_LEN;
 
-const _: () = assert!(HEADER_LEN as usize == IDENTITY_LEN + TAG_LEN);
+const _: () = assert!(to_usize(HEADER_LEN) == IDENTITY_LEN + TAG_LEN);
 const _: () = assert!(usize::BITS >= 32 && STORED_LEN < 1 << 31);
 
 /// The first part of a chunk's header: the same in all chunks of an object.
@@ -85,7 +86,7 @@ impl ObjectSealer {
         ObjectSealer {
             sealer,
             identity,
-            out: vec![0; HEADER_LEN as usize],
+            out: vec![0; to_usize(HEADER_LEN)],
             begun: 0,
             plain: 0,
         }
@@ -94,12 +95,12 @@ impl ObjectSealer {
     /// Takes the next plain bytes.
     pub(super) fn add(&mut self, payload: &PutPayload) {
         self.out
-            .reserve(stored_len(payload.content_length() as u64) as usize);
+            .reserve(to_usize(stored_len(payload.content_length() as u64)));
         for mut piece in payload.iter().map(|piece| &piece[..]) {
             self.plain += piece.len() as u64;
             while !piece.is_empty() {
                 self.seal_if_full();
-                let room = STORED_LEN as usize - (self.out.len() - self.begun);
+                let room = to_usize(STORED_LEN) - (self.out.len() - self.begun);
                 let (now, later) = piece.split_at(room.min(piece.len()));
                 self.out.extend_from_slice(now);
                 piece = later;
@@ -118,7 +119,7 @@ impl ObjectSealer {
     /// Seals the rest as the end of the object.
     pub(super) fn finish(mut self) -> Vec<u8> {
         let also = closing(&self.identity, self.plain);
-        let (head, body) = self.out[self.begun..].split_at_mut(HEADER_LEN as usize);
+        let (head, body) = self.out[self.begun..].split_at_mut(to_usize(HEADER_LEN));
         let tag = self.sealer.seal_closing(&also, body);
         write_header(head, &self.identity, &tag);
         self.out
@@ -126,14 +127,14 @@ impl ObjectSealer {
 
     /// Seals a full chunk. Whether it is the last one is not known before more bytes arrive.
     fn seal_if_full(&mut self) {
-        if self.out.len() - self.begun < STORED_LEN as usize {
+        if self.out.len() - self.begun < to_usize(STORED_LEN) {
             return;
         }
-        let (head, body) = self.out[self.begun..].split_at_mut(HEADER_LEN as usize);
+        let (head, body) = self.out[self.begun..].split_at_mut(to_usize(HEADER_LEN));
         let tag = self.sealer.seal(&self.identity, body);
         write_header(head, &self.identity, &tag);
         self.begun = self.out.len();
-        self.out.resize(self.begun + HEADER_LEN as usize, 0);
+        self.out.resize(self.begun + to_usize(HEADER_LEN), 0);
     }
 }
 
@@ -195,7 +196,7 @@ impl Arrived {
             opened.map_err(|_| Flaw::Forged)?;
         }
         let skipped = plain.start.saturating_sub(first * CHUNK_LEN);
-        let wanted = skipped as usize..(skipped + (plain.end - plain.start)) as usize;
+        let wanted = to_usize(skipped)..to_usize(skipped + (plain.end - plain.start));
         let out = Bytes::from(out);
         if wanted.end > out.len() {
             return Err(Flaw::Incomplete);
