@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use forebay_types::{Inode, balance};
+use forebay_types::{Inode, balance, to_usize};
 use parking_lot::Mutex;
 
 /// Independent parts, each with its own lock.
@@ -35,7 +35,7 @@ pub(crate) struct Bounds {
 impl HostCounts {
     fn shard(&self, host: IpAddr) -> &Mutex<HashMap<IpAddr, HostCount>> {
         // The index is taken modulo the length.
-        &self.shards[self.hasher.hash_one(host) as usize % SHARDS]
+        &self.shards[to_usize(self.hasher.hash_one(host)) % SHARDS]
     }
 
     /// Whether a host may have `growth` more entries. Entries that hosts in other shards add at the same time are

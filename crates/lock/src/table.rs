@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_types::Inode;
+use forebay_types::{Inode, to_usize};
 use parking_lot::Mutex;
 
 use crate::file::{Budget, FileLocks, Plan};
@@ -232,7 +232,7 @@ impl<T> LockTable<T> {
 
     fn shard(&self, file: Inode) -> &Mutex<Shard<T>> {
         // The index is taken modulo the length.
-        &self.shards[file.0 as usize % SHARDS]
+        &self.shards[to_usize(file.0) % SHARDS]
     }
 
     /// Changes the entries of `host` in a file, updates its account, and grants locks in the bytes that became free.

@@ -204,6 +204,7 @@ fn no_address(text: &str) -> AddressRangeError {
 }
 
 /// The prefix length that a netmask stands for.
+#[expect(clippy::cast_possible_truncation, reason = "a mask has 32 bits")]
 fn prefix_of(mask: Ipv4Addr) -> Result<u8, AddressRangeError> {
     let bits = mask.to_bits();
     if bits.leading_ones() + bits.trailing_zeros() < u32::BITS {

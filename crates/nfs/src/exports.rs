@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_types::Inode;
+use forebay_types::{Inode, bounded_u32};
 use forebay_vfs::{ClientId, Credentials, Error, FileKind, FileSystem};
 use parking_lot::Mutex;
 
@@ -110,8 +110,8 @@ impl<F> Exports<F> {
             let (rule, found) = entry.rule_of(address)?;
             found.source_port.admits(from.port()).then_some(Grant {
                 export: entry.export.id,
-                place: place as u32,
-                rule: rule as u32,
+                place: bounded_u32(place),
+                rule: bounded_u32(rule),
             })
         };
         let mut grants: Box<[Grant]> = self.list.iter().enumerate().filter_map(grant).collect();

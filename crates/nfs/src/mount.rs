@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use forebay_types::bounded_u32;
 use forebay_vfs::{Error, FileSystem};
 use parking_lot::Mutex;
 
@@ -194,7 +195,8 @@ async fn mnt<F: FileSystem>(request: &Request<'_, F>, path: &[u8], reply: &mut R
                 .exports
                 .rule(grant)
                 .map(|rule| rule.flavors.numbers());
-            results.u32(flavors.as_ref().map_or(0, ExactSizeIterator::len) as u32);
+            let count = flavors.as_ref().map_or(0, ExactSizeIterator::len);
+            results.u32(bounded_u32(count));
             flavors
                 .into_iter()
                 .flatten()

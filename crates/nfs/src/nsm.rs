@@ -36,7 +36,7 @@ pub(crate) fn call(
     mut arguments: Reader<'_>,
     reply: &mut Reply,
 ) -> Result<Done, Malformed> {
-    let state = locks.state() as u32;
+    let state = locks.state().cast_unsigned();
     match procedure {
         // SM_NULL
         0 => arguments.end()?,
@@ -51,7 +51,7 @@ pub(crate) fn call(
         3 | 4 => reply.results().u32(state),
         NOTIFY => {
             let name = object(&mut arguments)?;
-            let state = arguments.u32()? as i32;
+            let state = arguments.u32()?.cast_signed();
             arguments.end()?;
             // A host speaks for itself only: otherwise it could take the locks of others away.
             locks.rebooted(host, name, state);
@@ -66,6 +66,6 @@ pub(crate) fn notice(name: &str, state: i32) -> Vec<u8> {
     let mut arguments = Vec::new();
     let mut writer = Writer::new(&mut arguments);
     writer.opaque(name.as_bytes());
-    writer.u32(state as u32);
+    writer.u32(state.cast_unsigned());
     arguments
 }

@@ -13,7 +13,7 @@
 //! merely because of a length in the stream: small records get a buffer of their length when a quarter of it has
 //! arrived, large ones wait for a buffer that the owner of the assembler has to grant.
 
-use forebay_types::balance;
+use forebay_types::{balance, bounded_u32};
 
 /// Bytes of a fragment's header.
 pub const MARK_BYTES: usize = 4;
@@ -34,7 +34,7 @@ pub const HEAD_BYTES: usize = 1 << 10;
 
 /// The header of a message of `length` bytes that is sent as a single fragment.
 pub fn mark(length: usize) -> [u8; MARK_BYTES] {
-    (length as u32 | LAST_FRAGMENT).to_be_bytes()
+    (bounded_u32(length) | LAST_FRAGMENT).to_be_bytes()
 }
 
 /// The stream violates record marking or its limits: the connection has to be closed, because record

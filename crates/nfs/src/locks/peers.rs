@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_lock::Client;
-use forebay_types::balance;
+use forebay_types::{balance, to_usize};
 use parking_lot::Mutex;
 
 use super::ClientListStore;
@@ -113,7 +113,7 @@ impl Peers {
 
     fn shard(&self, host: IpAddr) -> &Mutex<Shard> {
         // The index is taken modulo the length.
-        &self.shards[self.hasher.hash_one(host) as usize % SHARDS]
+        &self.shards[to_usize(self.hasher.hash_one(host)) % SHARDS]
     }
 
     fn find<'a>(shard: &'a mut Shard, client: &Client) -> Option<&'a mut Known> {

@@ -1,5 +1,6 @@
 //! READ, WRITE, COMMIT (RFC 1813, sections 3.3.6, 3.3.7, 3.3.21).
 
+use forebay_types::bounded_u32;
 use forebay_vfs::{FileSystem, ReadReply, Stability};
 
 use super::{MAX_FILE_BYTES, Request, Status, wire};
@@ -61,7 +62,7 @@ fn answer_read<F>(request: &Request<'_, F>, read: ReadReply, reply: &mut Reply) 
     let mut results = reply.results();
     results.status(Status::OK);
     results.post_op(request.handles, Some(&read.attributes));
-    results.u32(bytes as u32);
+    results.u32(bounded_u32(bytes));
     results.bool(read.eof);
     reply.data(read.data);
 }

@@ -95,7 +95,7 @@ impl Writer<'_> {
 
     /// `nfstime3`: times that 32 bits of seconds cannot express become the nearest that can be expressed.
     fn time(&mut self, time: Timestamp) {
-        self.u32(time.seconds.clamp(0, i64::from(u32::MAX)) as u32);
+        self.u32(u32::try_from(time.seconds.max(0)).unwrap_or(u32::MAX));
         self.u32(time.nanos);
     }
 

@@ -125,7 +125,7 @@ impl<F: FileSystem> Request<'_, F> {
                 write_status(results, arguments.cookie, Status::DENIED);
                 let mut writer = Writer::new(results);
                 writer.bool(holder.exclusive);
-                writer.u32(holder.owner.process as u32);
+                writer.u32(holder.owner.process.cast_unsigned());
                 writer.opaque(&holder.owner.handle);
                 writer.u64(holder.range.offset());
                 writer.u64(holder.range.length());

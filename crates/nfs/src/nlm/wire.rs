@@ -37,7 +37,7 @@ impl<'a> Lock<'a> {
             caller: object(reader)?,
             handle: object(reader)?,
             owner: object(reader)?,
-            process: reader.u32()? as i32,
+            process: reader.u32()?.cast_signed(),
             offset: reader.u64()?,
             length: reader.u64()?,
         })
@@ -47,7 +47,7 @@ impl<'a> Lock<'a> {
         writer.opaque(self.caller);
         writer.opaque(self.handle);
         writer.opaque(self.owner);
-        writer.u32(self.process as u32);
+        writer.u32(self.process.cast_unsigned());
         writer.u64(self.offset);
         writer.u64(self.length);
     }
@@ -95,7 +95,7 @@ impl<'a> LockArguments<'a> {
             exclusive: reader.bool()?,
             lock: Lock::decode(&mut reader)?,
             reclaim: reader.bool()?,
-            state: reader.u32()? as i32,
+            state: reader.u32()?.cast_signed(),
         };
         reader.end()?;
         Ok(arguments)

@@ -62,7 +62,12 @@ impl Keys {
             IpAddr::V4(address) => u128::from(address.to_bits()),
             IpAddr::V6(address) => address.to_bits(),
         };
-        let (network, host) = ((number >> 64) as u64, number as u64);
+        let network = (number >> 64) as u64;
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the lower half of the address"
+        )]
+        let host = number as u64;
         let seed = self.secret ^ network.rotate_left(32) ^ host;
         let key = ReplayKey {
             checksum: XxHash3_64::oneshot_with_seed(seed, record),

@@ -8,6 +8,8 @@
 //!  +-------------------+----+-------------------------+----+
 //! ```
 
+use forebay_types::{bounded_u32, to_usize};
+
 /// Bytes before each reply, which hold its length.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
@@ -55,7 +57,7 @@ impl Replies {
         }
         let place = self.ring.get_mut(at..at + bytes)?;
         let (length, data) = place.split_at_mut(LENGTH_BYTES);
-        length.copy_from_slice(&(reply.len() as u32).to_ne_bytes());
+        length.copy_from_slice(&bounded_u32(reply.len()).to_ne_bytes());
         data.copy_from_slice(reply);
         let begin = Begin(self.written);
         self.written += bytes as u64;
@@ -74,9 +76,7 @@ impl Replies {
 
     /// Index in the ring of the byte at this position.
     fn place(&self, written: u64) -> Option<usize> {
-        written
-            .checked_rem(self.capacity as u64)
-            .map(|at| at as usize)
+        written.checked_rem(self.capacity as u64).map(to_usize)
     }
 }
 

@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use forebay_types::to_usize;
 use tokio::sync::oneshot;
 
 use super::key::ReplayKey;
@@ -111,6 +112,10 @@ impl Shard {
     /// Registers the arrival of a call.
     pub(super) fn arrive(&mut self, key: ReplayKey, now: Instant, age: Duration) -> Known {
         let begin = *self.begin.get_or_insert(now);
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the server began less than 584 years ago"
+        )]
         let now = now.saturating_duration_since(begin).as_nanos() as u64;
         let found = self.find(&key);
         let found = found.and_then(|serial| self.place(serial));
@@ -213,12 +218,12 @@ impl Shard {
 
     /// Index of the slot of a call, if it has not left.
     fn place(&self, serial: u64) -> Option<usize> {
-        serial.checked_sub(self.first).map(|place| place as usize)
+        serial.checked_sub(self.first).map(to_usize)
     }
 
     fn bucket(&self, key: &ReplayKey) -> usize {
         // The upper bits have chosen the shard.
-        key.spread() as usize & (self.heads.len() - 1)
+        to_usize(key.spread()) & (self.heads.len() - 1)
     }
 
     /// Whether the limits hold, with `under_way` calls in flight.

@@ -1,6 +1,7 @@
 //! Building replies.
 
 use bytes::Bytes;
+use forebay_types::bounded_u32;
 use forebay_vfs::Pieces;
 
 use super::{AUTH_NONE, Denial, REPLY, RPC_VERSION, Rejection, STARTTLS};
@@ -117,7 +118,7 @@ impl Reply {
     /// Appends opaque data of variable length as the last of the results.
     pub fn data(&mut self, data: Pieces) {
         self.data_bytes = data.iter().map(|piece| piece.len()).sum();
-        let length = self.data_bytes as u32;
+        let length = bounded_u32(self.data_bytes);
         self.results().u32(length);
         self.data = data;
         let padding = padding(self.data_bytes);

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use forebay_types::Lent;
+use forebay_types::{Lent, to_usize};
 use tokio::io::AsyncWrite;
 
 use super::budget::{Allowance, Charge};
@@ -59,7 +59,7 @@ pub(super) struct Outbox {
 impl Outbox {
     /// Bytes not sent yet.
     pub(super) fn bytes(&self) -> usize {
-        (self.put - self.sent) as usize
+        to_usize(self.put - self.sent)
     }
 
     /// Bytes that were ever sent.

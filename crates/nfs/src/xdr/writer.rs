@@ -1,5 +1,7 @@
 //! Appends encoded values to a reply.
 
+use forebay_types::bounded_u32;
+
 use super::padding;
 
 /// Appends to a buffer.
@@ -38,7 +40,7 @@ impl<'a> Writer<'a> {
     /// Opaque data of variable length, or a string.
     pub fn opaque(&mut self, data: &[u8]) {
         // Every message fits a record, whose length has 31 bits.
-        self.u32(data.len() as u32);
+        self.u32(bounded_u32(data.len()));
         self.fixed(data);
     }
 
