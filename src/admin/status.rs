@@ -375,7 +375,7 @@ fn of_limit(bytes: u64, limit: u64) -> String {
 pub(super) fn age(seconds: f64) -> String {
     let exact = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let rounded = if exact < Duration::from_secs(60) {
-        Duration::from_millis(exact.as_millis() as u64)
+        Duration::new(exact.as_secs(), exact.subsec_millis() * 1_000_000)
     } else {
         Duration::from_secs(exact.as_secs())
     };

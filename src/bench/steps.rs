@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
+use forebay_types::to_usize;
 use rustix::fs::{Advice, fadvise};
 
 use super::data::Pattern;
@@ -46,7 +47,7 @@ impl Large {
             path,
             file,
             bytes,
-            rewritten: vec![false; (bytes / SMALL_PIECE as u64) as usize],
+            rewritten: vec![false; to_usize(bytes / SMALL_PIECE as u64)],
         })
     }
 

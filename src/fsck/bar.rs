@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytesize::ByteSize;
 use forebay_fsck::{Progress, Stage};
+use forebay_types::to_usize;
 
 /// How often the line is drawn.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -47,6 +48,11 @@ fn line(stage: Stage, done: u64, total: Option<u64>, elapsed: Duration) -> Strin
         false => count.to_string(),
     };
     let rate = match elapsed >= SETTLED && done > 0 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "both numbers are at least 0, and fractions are of no interest"
+        )]
         true => (done as f64 / elapsed.as_secs_f64()) as u64,
         false => 0,
     };
@@ -55,7 +61,7 @@ fn line(stage: Stage, done: u64, total: Option<u64>, elapsed: Duration) -> Strin
     let mut line = String::new();
     if let Some(total) = total {
         let full = (u128::from(done) * u128::from(WIDTH) / u128::from(total.max(1))) as usize;
-        let empty = (WIDTH as usize).saturating_sub(full);
+        let empty = to_usize(WIDTH).saturating_sub(full);
         line += &format!("[{}{}] ", "#".repeat(full), "-".repeat(empty));
     }
     line += stage.words();

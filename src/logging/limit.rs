@@ -176,8 +176,9 @@ impl Bucket {
 
     fn fill(&mut self, now: Duration) {
         // Whole thousandths only; a fraction is added later.
-        let passed = now.saturating_sub(self.filled).as_millis() as u64;
-        let comes = passed.saturating_mul(u64::from(self.limit)) * 1000 / MINUTE.as_millis() as u64;
+        let passed = now.saturating_sub(self.filled);
+        let passed_ms = passed.as_secs() * 1000 + u64::from(passed.subsec_millis());
+        let comes = passed_ms.saturating_mul(u64::from(self.limit)) / MINUTE.as_secs();
         if comes > 0 {
             self.left = (self.left + comes).min(self.most());
             self.filled = now;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_meta::volume::keys::Expected;
 use forebay_reduction::dedup::Dedup;
-use forebay_types::BLOCK_SIZE;
+use forebay_types::{BLOCK_SIZE, to_usize};
 
 use crate::Compression;
 use crate::opening::Opening;
@@ -193,7 +193,7 @@ impl FsConfig {
             early_bytes: 2 * BLOCK_SIZE,
             volume_limit: 1 << 50,
             inode_limit: u64::from(u32::MAX),
-            node_limit: MOST_NODES as usize,
+            node_limit: to_usize(MOST_NODES),
             overlay_limit: MOST_FOR_NAMES,
             metadata_cache: 64 << 20,
             fetch_parallel: 32,

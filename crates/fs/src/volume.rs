@@ -8,7 +8,7 @@ use bytes::Bytes;
 use forebay_environment::Environment;
 use forebay_environment::state_file::{self, LocalState};
 use forebay_object::Store;
-use forebay_types::{Epoch, Inode, Lsn, VolumeId};
+use forebay_types::{Epoch, Inode, Lsn, VolumeId, bounded_u32};
 use forebay_vfs::{
     Access, Attributes, Change, CreateMode, Created, Credentials, FileSystem, Listing, NewNode,
     ReadReply, Result, SetAttributes, Stability, Statistics, Timestamp, Troubles, Verifier,
@@ -499,7 +499,7 @@ impl FileSystem for Volume {
             }
         };
         Ok(WriteReply {
-            count: data.len() as u32,
+            count: bounded_u32(data.len()),
             stability: reached,
             verifier: self.files.state.verifier(),
             change,

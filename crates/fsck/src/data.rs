@@ -9,7 +9,7 @@ mod plan;
 use forebay_meta::record::BlockMap;
 use forebay_meta::{Key, KeyRange, StoreError};
 use forebay_pack::{Frame, FrameError, object_name, open_frame};
-use forebay_types::{BLOCK_SIZE, Inode};
+use forebay_types::{BLOCK_SIZE, Inode, to_usize};
 use futures_util::{StreamExt, stream};
 
 use crate::bucket::{Bucket, Unread};
@@ -30,7 +30,7 @@ pub(crate) async fn read(walk: &mut Walk, bucket: &Bucket, memory: usize) -> Res
     let total = u64::try_from(walk.totals.used).unwrap_or(u64::MAX);
     walk.progress.begin(Stage::Data, total);
     let window = (memory / 2 / size_of::<Wanted>()).max(1024);
-    let parallel = (memory / 2 / MAX_GET as usize).clamp(1, AT_ONCE);
+    let parallel = (memory / 2 / to_usize(MAX_GET)).clamp(1, AT_ONCE);
     let mut blocks = Cursor::new(&walk.source, KeyRange::blocks_from(Inode(0)));
     loop {
         let wanted = gather(&mut blocks, window).await?;
@@ -129,8 +129,8 @@ async fn verify(bucket: &Bucket, read: Read) -> Result<Verified, String> {
     let opening = tokio::task::spawn_blocking(move || {
         let open = |one: Wanted| {
             let stored = one.frame.stored_range();
-            let from = stored.start.saturating_sub(range.start) as usize;
-            let to = stored.end.saturating_sub(range.start) as usize;
+            let from = to_usize(stored.start.saturating_sub(range.start));
+            let to = to_usize(stored.end.saturating_sub(range.start));
             let bytes = bytes.slice(from.min(bytes.len())..to.min(bytes.len()));
             let opened = open_frame(bytes, &one.frame, one.of, &keys);
             let fault = opened

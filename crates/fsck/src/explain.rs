@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use forebay_pack::index::{INDEX_FOOTER_LEN, PACK_HEADER_LEN};
 use forebay_pack::{IndexEntry, PackError, find_frames, open_any_frame, open_index};
-use forebay_types::PackId;
+use forebay_types::{PackId, to_usize};
 use futures_util::{StreamExt, stream};
 
 use crate::bucket::{Bucket, Unread};
@@ -96,7 +96,7 @@ pub(crate) async fn walk(
     mut visit: impl FnMut(Found) -> Result<(), String>,
 ) -> Result<(), String> {
     let first = (PACK_HEADER_LEN as u64).min(len);
-    let starts = (first..len).step_by(CHUNK as usize);
+    let starts = (first..len).step_by(to_usize(CHUNK));
     let chunks = starts.map(|from| bucket.bytes(pack, from, (from + CHUNK).min(len)));
     let mut chunks = stream::iter(chunks).buffered(AHEAD);
     let (mut rest, mut at) = (BytesMut::new(), first);

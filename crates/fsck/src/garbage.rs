@@ -315,6 +315,10 @@ impl Garbage {
         let (live, raw) = (u128::from(record.live_bytes), u128::from(record.raw_bytes));
         if live * 100 < raw * u128::from(rewrite_below) {
             let dead = u128::from(record.bytes) * (raw - live) / raw;
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "no more are dead than the pack has"
+            )]
             self.to_rewrite.add(dead as u64);
         }
     }

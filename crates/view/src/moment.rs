@@ -16,7 +16,9 @@ use forebay_object::Store;
 use forebay_pack::PackKeys;
 use forebay_pack_store::{FetchError, Fetched, PackStore, address_key};
 use forebay_seal::DataKeys;
-use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, PackId, VolumeId};
+use forebay_types::{
+    BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, PackId, VolumeId, to_usize,
+};
 
 /// How many entries are read at a time.
 const PAGE: usize = 1024;
@@ -258,7 +260,7 @@ impl View {
         record: &InodeRecord,
         range: ByteRange,
     ) -> Result<Vec<u8>, ViewError> {
-        let mut data = vec![0; range.len() as usize];
+        let mut data = vec![0; to_usize(range.len())];
         for (block, part) in BlockIndex::split(range) {
             if record.truncated.contains(block) {
                 continue;
@@ -278,7 +280,7 @@ impl View {
                     continue;
                 }
                 let bytes = bytes_of(&frames, key, frame, wanted)?;
-                let at = (block.start() + wanted.start - range.start) as usize;
+                let at = to_usize(block.start() + wanted.start - range.start);
                 data[at..at + bytes.len()].copy_from_slice(bytes);
             }
         }

@@ -17,7 +17,7 @@ use forebay_pack::index::{INDEX_ENTRY_LEN, INDEX_FOOTER_LEN};
 use forebay_pack::{Frame, FrameRef, PackError, PackWriter, open_index};
 use forebay_pack_store::FetchError;
 use forebay_reduction::dedup::fingerprints;
-use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId};
+use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId, bounded_u32, to_usize};
 use tokio::sync::oneshot;
 
 use super::moves::{MOST_SPAN, Move, Sources, extents_in, frames_of, sources_of, spans};
@@ -77,7 +77,7 @@ impl Copied {
         Copied {
             block: wanted.block,
             frames: frames
-                .map(|range| (range, vec![0; range.len() as usize]))
+                .map(|range| (range, vec![0; to_usize(range.len())]))
                 .collect(),
             extents: wanted.extents,
         }
@@ -95,9 +95,9 @@ impl Copied {
                 if part.is_empty() {
                     continue;
                 }
-                let from = part.start.checked_sub(u64::from(address.raw_start))? as usize;
-                let from = frame.data.get(from..from + part.len() as usize)?;
-                let at = (part.start - place.start) as usize;
+                let from = to_usize(part.start.checked_sub(u64::from(address.raw_start))?);
+                let from = frame.data.get(from..from + to_usize(part.len()))?;
+                let at = to_usize(part.start - place.start);
                 bytes.get_mut(at..at + from.len())?.copy_from_slice(from);
             }
         }
@@ -418,7 +418,7 @@ impl Collector {
             bytes: bytes.len() as u64,
             raw_bytes,
             live_bytes: raw_bytes,
-            frames: finished.frames.len() as u32,
+            frames: bounded_u32(finished.frames.len()),
         };
         let pack = PutPack {
             id: pack,
@@ -496,7 +496,7 @@ fn shared(frame: &FrameRef, first: BlockKey, block: BlockKey, range: ByteRange) 
         start: frame.start,
     };
     // Blocks have 4 MiB.
-    let start = range.start as u32;
+    let start = bounded_u32(to_usize(range.start));
     FrameAddress {
         raw_start: start,
         origin: (written_for != Origin { block, start }).then_some(written_for),

@@ -198,6 +198,10 @@ pub(crate) fn is_sparse(record: &PackRecord, below_percent: u32) -> bool {
 }
 
 /// Bytes of a pack in the bucket to which nothing refers, as far as its account shows.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "no more are dead than the pack has"
+)]
 pub(crate) fn dead_bytes(record: &PackRecord) -> u64 {
     let raw = u128::from(record.raw_bytes.max(1));
     let dead = u128::from(record.raw_bytes.saturating_sub(record.live_bytes));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_cache::FileBlocks;
-use forebay_types::{BlockIndex, ByteRange, Inode};
+use forebay_types::{BlockIndex, ByteRange, Inode, to_usize};
 
 use super::Files;
 use crate::state::{FetchPlan, Node, Stream, steps};
@@ -53,7 +53,7 @@ impl Files {
             let (mut from, end) = (from, from.0 + blocks as u64);
             let mut extents = 0;
             while from.0 < end && extents < EXTENTS_AHEAD {
-                let count = MAPS_AT_ONCE.min((end - from.0) as usize);
+                let count = MAPS_AT_ONCE.min(to_usize(end - from.0));
                 // The reader reports a failure when it reaches these blocks.
                 let maps = files.state.catalog.block_maps(inode, from, count).await;
                 let Ok(maps) = maps else { break };

@@ -8,7 +8,7 @@ use forebay_cache::Lease;
 use forebay_meta::FrameAddress;
 use forebay_meta::record::BlockMap;
 use forebay_pack_store::{FetchError, Fetched, PackStore};
-use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode};
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode, to_usize};
 use forebay_vfs::{Credentials, Error, Pieces, ReadReply, Result, Trouble, permission};
 use forebay_view::convert::owned;
 use futures_util::{StreamExt, stream};
@@ -65,7 +65,7 @@ impl Files {
                         attributes,
                     });
                 }
-                let mut data = vec![0; wanted.len() as usize];
+                let mut data = vec![0; to_usize(wanted.len())];
                 let mut missing = Vec::new();
                 state.blocks.read(wanted.start, &mut data, &mut missing);
                 let plan = FetchPlan::new(state, &missing);
@@ -281,7 +281,7 @@ impl Files {
         if let Some(reply) = reply {
             for range in live.iter().flat_map(|range| inside(gaps, *range)) {
                 let from = frame.part(address, range).ok_or(Error::Io)?;
-                let at = (block.start() + range.start - reply.start) as usize;
+                let at = to_usize(block.start() + range.start - reply.start);
                 let to = reply.data.get_mut(at..at + from.len()).ok_or(Error::Io)?;
                 to.copy_from_slice(from);
             }

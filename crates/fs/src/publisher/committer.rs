@@ -15,7 +15,7 @@ use forebay_meta::{Batch, Catalog, Key, Ready, StoreError};
 use forebay_pack::FrameHash;
 use forebay_reduction::dedup::{MAX_FRAMES, MIN_SHARED, Sharing};
 use forebay_types::balance::taken;
-use forebay_types::{CheckpointId, PackId};
+use forebay_types::{CheckpointId, PackId, bounded_u32};
 
 use super::Halted;
 use super::account_updates::AccountUpdates;
@@ -212,7 +212,7 @@ impl Committer {
     /// Notes in a batch the frames of a pack that it publishes.
     pub(crate) fn note_frames(&self, pack: &PutPack, batch: &mut Batch) {
         for (part, frames) in notable(pack).chunks(PART_FRAMES).enumerate() {
-            let key = Key::PackFrames(pack.id, part as u32);
+            let key = Key::PackFrames(pack.id, bounded_u32(part));
             batch.put(&key, &PackFrames(frames.to_vec()));
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_cache::Snapshot;
 use forebay_meta::record::Origin;
-use forebay_types::{BlockKey, ByteRange};
+use forebay_types::{BlockKey, ByteRange, bounded_u32, to_usize};
 
 use crate::state::Node;
 
@@ -24,7 +24,7 @@ impl Content {
         let origin = |frame: &ByteRange| Origin {
             block: self.key,
             // Blocks have 4 MiB.
-            start: frame.start as u32,
+            start: bounded_u32(to_usize(frame.start)),
         };
         self.frames.iter().map(origin)
     }

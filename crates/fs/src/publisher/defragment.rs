@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use forebay_meta::record::FrameAddress;
 use forebay_pack_store::{FetchError, Fetched};
-use forebay_types::{BlockKey, ByteRange};
+use forebay_types::{BlockKey, ByteRange, to_usize};
 
 use super::dirty::{DirtyBlock, Rewrite};
 use super::{Halted, Publisher};
@@ -21,7 +21,7 @@ impl Publisher {
         let live = ByteRange::new(0, rewrite.live);
         let new = block.snapshot.ranges().map(|range| range.end);
         let len = new.max().unwrap_or(0).max(rewrite.end());
-        let mut whole = vec![0; len as usize];
+        let mut whole = vec![0; to_usize(len)];
         // Each frame once, though small writes may have cut it into hundreds of extents.
         let mut seen = HashSet::new();
         let extents = rewrite.map.extents().iter();
@@ -44,7 +44,7 @@ impl Publisher {
             return Ok(None);
         }
         for range in block.snapshot.ranges() {
-            let mut at = range.start as usize;
+            let mut at = to_usize(range.start);
             for slice in block.snapshot.slices(range) {
                 whole[at..at + slice.len()].copy_from_slice(slice);
                 at += slice.len();

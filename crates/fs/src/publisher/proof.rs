@@ -103,7 +103,13 @@ impl Proof {
     fn some_pack(&self, random: &dyn Randomness) -> Option<PackId> {
         let packs = self.packs.lock();
         let index = fraction(random) * packs.recent.len() as f64;
-        packs.recent.get(index as usize).copied()
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the index is rounded down, and the fraction is at least 0"
+        )]
+        let index = index as usize;
+        packs.recent.get(index).copied()
     }
 
     /// Checks that the descriptor is in the bucket.

@@ -19,7 +19,7 @@ use forebay_meta::record::{FrameAddress, Origin, PackRecord};
 use forebay_pack::{Compression, PackWriter};
 use forebay_reduction::compression::{BlockJudge, Sending};
 use forebay_reduction::dedup::{Arrival, Fingerprint};
-use forebay_types::{BlockKey, ByteRange, CheckpointId, Inode, PackId};
+use forebay_types::{BlockKey, ByteRange, CheckpointId, Inode, PackId, bounded_u32, to_usize};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 
@@ -267,7 +267,7 @@ impl Publisher {
             return Ok(None);
         }
         let raw_bytes: u64 = lens.iter().sum();
-        let most = PackWriter::most_bytes(lens.len(), raw_bytes as usize);
+        let most = PackWriter::most_bytes(lens.len(), to_usize(raw_bytes));
         let (memory, kept) = match self.context.memory.pack_buffers.take(most) {
             Some(buffer) => (buffer.bytes, Some(buffer.lease)),
             None => (Vec::with_capacity(most), None),
@@ -322,7 +322,7 @@ impl Publisher {
             bytes: bytes.len() as u64,
             raw_bytes,
             live_bytes: raw_bytes,
-            frames: frames.len() as u32,
+            frames: bounded_u32(frames.len()),
         };
         let put = PutPack {
             id: pack,

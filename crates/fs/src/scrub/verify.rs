@@ -11,7 +11,7 @@ use forebay_pack::{
     IndexEntry, PackError, PackIndex, PackKeys, object_name, open_frame, open_index,
 };
 use forebay_pack_store::{NoPiece, Stored};
-use forebay_types::{BlockKey, PackId};
+use forebay_types::{BlockKey, PackId, to_usize};
 use tokio::time::Instant;
 
 use super::plan::{self, Courtesy, Due, Pace, Piece};
@@ -315,7 +315,7 @@ fn check(bytes: &Bytes, pack: PackId, piece: &Piece, keys: &PackKeys) -> Checked
             stored.start - piece.range.start,
             stored.end - piece.range.start,
         );
-        let stored = bytes.slice(from as usize..to as usize);
+        let stored = bytes.slice(to_usize(from)..to_usize(to));
         let opened = open_frame(stored, &entry.frame, entry.block, keys);
         opened.and_then(|frame| frame.verify_hash(keys)).is_err()
     };

@@ -13,6 +13,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use forebay_types::to_usize;
 use forebay_vfs::ClientId;
 
 /// The part of a memory that is for clients that have filled little: one in eight.
@@ -52,7 +53,7 @@ impl ClientShares {
     }
 
     fn counter(&self, client: ClientId) -> &Counter {
-        &self.counters[client.0 as usize % COUNTERS]
+        &self.counters[to_usize(client.0) % COUNTERS]
     }
 
     /// Counts the bytes that a client was admitted with; not 0.

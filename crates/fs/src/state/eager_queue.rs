@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use forebay_types::{BLOCK_SIZE, BlockIndex};
+use forebay_types::{BLOCK_SIZE, BlockIndex, to_usize};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -31,7 +31,7 @@ impl EagerUploads {
             waiting: Mutex::default(),
             wake: Notify::new(),
             under_way: AtomicUsize::new(0),
-            blocks_of_pack: pack_bytes.div_ceil(BLOCK_SIZE).max(1) as usize,
+            blocks_of_pack: to_usize(pack_bytes.div_ceil(BLOCK_SIZE).max(1)),
         }
     }
 

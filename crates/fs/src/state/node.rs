@@ -22,7 +22,7 @@ use forebay_meta::log_record::DataHeader;
 use forebay_meta::record::{BlockMap, Content, InodeRecord, Kind, TruncatedBlocks, round_up};
 use forebay_quota::{Amount, Charge, PublishedUsage, Reservation};
 use forebay_reduction::compression::FileCompression;
-use forebay_types::{BlockIndex, ByteRange, CheckpointId, Inode, Lsn};
+use forebay_types::{BlockIndex, ByteRange, CheckpointId, Inode, Lsn, bounded_u32, to_usize};
 use forebay_vfs::{Attributes, Error, Result, WccAttributes};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -119,7 +119,7 @@ impl Node {
             _ => 0,
         };
         let target_bytes = match &record.content {
-            Content::Symlink { target } => target.len() as u32,
+            Content::Symlink { target } => bounded_u32(target.len()),
             _ => 0,
         };
         Arc::new(Node {
@@ -163,7 +163,7 @@ impl Node {
 
     /// How many nodes it counts as in the table: as many as its memory would hold.
     pub(super) fn weight(&self) -> usize {
-        1 + self.target_bytes as usize / NODE_BYTES as usize
+        1 + self.target_bytes as usize / to_usize(NODE_BYTES)
     }
 
     /// The state of an object that still has a name.

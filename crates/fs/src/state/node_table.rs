@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use forebay_types::Inode;
+use forebay_types::{Inode, to_usize};
 use forebay_vfs::Result;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
@@ -65,7 +65,7 @@ impl NodeTable {
 
     fn shard(&self, inode: Inode) -> &Mutex<Shard> {
         // Inodes count up, so their low bits spread evenly.
-        &self.shards[inode.0 as usize % SHARDS]
+        &self.shards[to_usize(inode.0) % SHARDS]
     }
 
     /// The node, if it is in memory.

@@ -1,7 +1,7 @@
 //! The pattern of the reads of one file, and what to read ahead of them.
 
 use forebay_types::balance::taken_u32;
-use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange};
+use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, to_usize};
 use smallvec::{SmallVec, smallvec};
 
 /// The pattern of the reads of one file. It has no clock and does no I/O.
@@ -178,7 +178,7 @@ impl Stream {
             return None;
         }
         self.mapped = end;
-        let blocks = (end - from).div_ceil(BLOCK_SIZE) as usize;
+        let blocks = to_usize((end - from).div_ceil(BLOCK_SIZE));
         Some((BlockIndex::of(from), blocks))
     }
 
