@@ -23,6 +23,12 @@
 //! Run by `cargo test`, or without servers, it shows with little work that it works, on our engine and `nfsserve`, both
 //! over a file system in memory, and in a folder.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers here are small"
+)]
+
 mod nfs_client;
 mod nfsserve_adapter;
 mod server;

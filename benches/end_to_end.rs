@@ -10,6 +10,11 @@
 //! of `nfsserve`: it keeps a history of its calls and searches all of it at every call, and so becomes slower with
 //! every second that it runs.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers here are small"
+)]
 // The macro of criterion makes a public function without documentation.
 #![allow(missing_docs)]
 

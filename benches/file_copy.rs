@@ -10,6 +10,7 @@
 //! Every copy begins with a new empty file, the old one removed, and everything published; checkpoints that close
 //! during the copy are published in the background meanwhile.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
 // The macro of criterion makes a public function without documentation.
 #![allow(missing_docs)]
 

@@ -16,6 +16,7 @@
 //!
 //! Run by `cargo test`, each operation is done a few times, and so shows that it works.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
 // This program prints its results.
 #![allow(clippy::print_stdout)]
 

@@ -22,6 +22,13 @@
 //! (`benches/on_s3.sh`). `--update FILE` puts each table between its marks in that file instead of printing it. Run by
 //! `cargo test`, a little of everything shows that it works.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "numbers here are small"
+)]
+
 mod at_rest;
 mod buffers;
 mod cold_reads;

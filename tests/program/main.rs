@@ -3,6 +3,8 @@
 //! Every test starts the real program, on a folder and a port of its own, and uses it as users do: by flags, variables,
 //! files, signals, NFS over TCP, exit codes and messages.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 mod bad_start;
 mod bench;
 mod damage;

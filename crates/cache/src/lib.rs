@@ -87,6 +87,7 @@
 //! Nothing here survives a crash; replay of the log rebuilds it.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 mod arrived;
 mod bitmap;

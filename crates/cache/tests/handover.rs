@@ -1,5 +1,7 @@
 //! Snapshots: responsibility for the bytes, and the cost of copies.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 use forebay_cache::{Cache, Eviction, FileBlocks, Snapshot};
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode};
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Bytes that are lent to readers without a copy.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 use forebay_cache::{Cache, Eviction, FileBlocks};
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode, Lent, Pieces};
 use std::sync::Arc;

@@ -3,6 +3,8 @@
 //! The file is accessed through two windows, one at its start and one around the boundary of its first two blocks, so
 //! that operations overlap, cross the boundaries of granules, pieces and blocks, and use every size class.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 use forebay_cache::{Arrived, BlockVersion, Cache, Eviction, FileBlocks, Snapshot};
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode};
 use proptest::prelude::*;

@@ -1,5 +1,7 @@
 //! Pieces that share the memory in which their bytes arrived.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 use bytes::Bytes;
 use forebay_cache::{Arrived, Cache, Eviction, FileBlocks};
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode};

@@ -12,6 +12,7 @@
 //! a bucket. It shares no code with the server: its codec is that of `forebay-client`, written by hand from RFC 4506.
 
 #![forbid(unsafe_code)]
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
 
 pub mod call;
 pub mod connection;

@@ -5,6 +5,8 @@
 //! lines without fetching them, as fast as memory takes them; the source stays in the caches. Short copies use
 //! ordinary stores, and so do all copies on processors without AVX.
 
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
+
 #[cfg(target_arch = "x86_64")]
 mod lines;
 

@@ -14,6 +14,8 @@
 //! of one clock; the state found must be the state of all objects at *one* moment of it, and that moment must not be
 //! earlier than the mode promises: see [`history`].
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 pub mod check;
 pub mod content;
 pub mod gate;

@@ -1,5 +1,7 @@
 //! `crash`: see the library.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;

@@ -28,6 +28,7 @@
 //! put wait for one another.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -1,5 +1,7 @@
 //! The cache on a real disk: its content after each kind of end, the reuse of regions, and the effects of damage.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 mod model;
 
 use std::fs;

@@ -18,6 +18,7 @@
 //! from above, through [`forebay_vfs::FileSystem`].
 
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 mod collector;
 mod config;

@@ -3,6 +3,8 @@
 //! dropped has freed all of its memory. And names that are made as fast as possible take no more memory than is
 //! counted for them.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::Path;

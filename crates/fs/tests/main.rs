@@ -3,6 +3,7 @@
 //! subject.
 
 #![allow(missing_docs)]
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
 
 mod checkpoints;
 mod client_shares;

@@ -2,6 +2,8 @@
 //! secret of a sealed volume. Here all memory from the allocator is filled with marks, and the test searches for the
 //! marks.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;
 use std::path::Path;

@@ -29,6 +29,7 @@
 //! Judges know nothing of I/O, so that they can judge the result of a repair before it is written.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 mod bucket;
 mod check;

@@ -6,6 +6,8 @@
 //! All bytes take minutes, so that by default one in some is tried, different ones each time; all with
 //! `FOREBAY_TAMPER=all`, those of one seed with `FOREBAY_TAMPER=<seed>`. The number tried is printed (`--nocapture`).
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};

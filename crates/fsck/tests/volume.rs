@@ -1,5 +1,7 @@
 //! Volumes written by gateways, checked while these run and afterwards, and damage to their objects.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

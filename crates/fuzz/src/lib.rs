@@ -34,6 +34,7 @@
 //! libFuzzer, which is guided by the coverage of the code. `docs/fuzzing.md` has the commands.
 
 #![forbid(unsafe_code)]
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
 
 pub mod corpus;
 pub mod harness;

@@ -2,6 +2,8 @@
 //!
 //! Each run has other mutations. The seed is printed when one fails; `FUZZ_SEED=<seed>` repeats the run.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_fuzz::{TARGETS, corpus, find, harness};

@@ -462,7 +462,10 @@ mod tests {
         let mut locks = FileLocks::<()>::default();
         for process in 0..8000 {
             // Each locks a byte of its own, and all together share one.
-            lock(&mut locks, &wanted(process, 10 + 2 * process as u64, true));
+            lock(
+                &mut locks,
+                &wanted(process, 10 + 2 * u64::from(process.cast_unsigned()), true),
+            );
             lock(&mut locks, &wanted(process, 3, false));
         }
         assert_eq!(locks.entries(), 16_000);

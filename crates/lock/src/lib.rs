@@ -27,6 +27,7 @@
 //! * [`Grace`] is the time after a restart in which only earlier locks may be reclaimed.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 mod file;
 mod grace;

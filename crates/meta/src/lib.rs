@@ -23,6 +23,7 @@
 //! * [`volume`]: the descriptor, the object that makes a prefix of a bucket a volume.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 pub mod batch;
 pub mod catalog;

@@ -15,6 +15,7 @@
 //! file or another module, and the defect moves with it.
 
 #![forbid(unsafe_code)]
+#![allow(clippy::cast_possible_wrap, reason = "numbers here are small")]
 
 mod change;
 mod checkout;

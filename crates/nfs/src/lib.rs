@@ -21,6 +21,7 @@
 //! Input that cannot be decoded gets an error reply or closes the connection; it never causes a panic.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 mod address;
 mod config;

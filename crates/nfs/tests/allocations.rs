@@ -1,6 +1,12 @@
 //! No call allocates in the steady state; and the memory that waiting calls hold. Both are counted in the whole process
 //! except for the client's thread.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "numbers here are small"
+)]
+
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};

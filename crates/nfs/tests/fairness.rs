@@ -2,6 +2,8 @@
 //! other clients are served. A file system that waits for the test determines the order; no test waits for time to
 //! pass.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 mod common;
 
 use std::io::Write;

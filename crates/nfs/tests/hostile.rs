@@ -1,5 +1,7 @@
 //! Bad input and bad clients: in each case other clients continue to be served, and memory stays bounded.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 mod common;
 
 use std::io::{Read, Write};

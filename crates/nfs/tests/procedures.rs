@@ -1,5 +1,7 @@
 //! Every procedure of NFSv3, over TCP, with its results on success and on failure.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 mod common;
 
 use std::sync::Arc;

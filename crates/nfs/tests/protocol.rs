@@ -1,5 +1,7 @@
 //! RPC as served: programs, versions, credentials, concurrency, shutdown.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 mod common;
 
 use std::io::Write;

@@ -19,6 +19,7 @@
 //! requests to a store. Errors stay those of the trait; [`Fault`] sorts them by what the caller can do.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 mod chain;
 mod counting;

@@ -11,6 +11,7 @@
 //! piece.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 mod address;
 mod check;

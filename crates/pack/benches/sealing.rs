@@ -12,6 +12,12 @@
 //!
 //! Under `cargo test` it does a little of each, to show that it works. The allocator is that of the program.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers here are small"
+)]
+
 use std::error::Error;
 use std::hint::black_box;
 use std::process::Command;

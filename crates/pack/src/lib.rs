@@ -39,6 +39,7 @@
 //! no hash beside it.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 mod codec;
 mod fields;

@@ -1,5 +1,7 @@
 //! No damage to a pack goes unnoticed, and none makes its reader panic.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 mod common;
 
 use bytes::Bytes;

@@ -1,5 +1,7 @@
 //! Sealed packs: the data that they hide, the keys that open them, and the packs that are refused.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 mod common;
 
 use std::collections::HashSet;

@@ -1,6 +1,8 @@
 //! Every change of a sealed pack is noticed, whether its checksums are repaired or not, and none
 //! makes the reader panic.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 mod common;
 
 use bytes::Bytes;

@@ -6,6 +6,7 @@
 //! Nothing here does I/O. Uploads ask before they encode a frame, and report how long encoding and sending took.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 pub mod compression;
 pub mod dedup;

@@ -8,6 +8,7 @@
 //! Both write into a new folder, and change nothing in the bucket or in the log.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 pub mod logs;
 pub mod packs;

@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn another_implementation_gives_the_same_bytes() {
         let other = Aes256Gcm::new(&[3; 32].into());
-        for len in [0, 1, 15, 16, 17, 63, 64, 65, 255, 4096, 100_003] {
+        for len in [0_usize, 1, 15, 16, 17, 63, 64, 65, 255, 4096, 100_003] {
             let raw: Vec<u8> = (0..len).map(|at| (at * 7) as u8).collect();
             let nonce = [len as u8; NONCE_LEN];
             let (mut ours, mut theirs) = (raw.clone(), raw);

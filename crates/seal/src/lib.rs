@@ -35,6 +35,8 @@
 //!
 //! Secrets are [`Secret`]s: never shown, wiped when they are dropped, and not cloned.
 
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
+
 mod cipher;
 mod credential;
 mod data_keys;

@@ -16,6 +16,12 @@
 //!
 //! `docs/simulation.md` explains what it shows and what it cannot show.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "numbers here are small"
+)]
+
 mod audit;
 mod bucket;
 mod history;

@@ -1,5 +1,6 @@
 //! `simulate`: tests thousands of crash states, from a seed. See `docs/simulation.md`.
 #![allow(clippy::print_stdout, reason = "it is what the program is for")]
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -21,6 +21,11 @@
 //! machine.
 
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers here are small"
+)]
 
 pub mod compare;
 pub mod latency;

@@ -6,6 +6,7 @@
 //! ([`permission`]). Benchmarks and tests of a front end use a file system in memory behind it.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 mod attributes;
 mod error;

@@ -10,6 +10,8 @@
 //! The benchmark `bare` compares appends with the bare work in turns, and stores into a mapped file with `pwrite`, in
 //! processor time of the appending thread, which does not depend on other load of the machine.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::pin::pin;

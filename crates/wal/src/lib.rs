@@ -27,6 +27,8 @@
 //! preparing. It has no clock either, with one exception: the syncer thread waits, for a fraction of a millisecond,
 //! until the tasks that it has woken come back.
 
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
+
 mod archiving;
 mod error;
 mod inspect;

@@ -16,6 +16,7 @@
 //!
 //! The allocator is that of the program.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
 // The macro of criterion generates a public function without documentation.
 #![allow(missing_docs)]
 

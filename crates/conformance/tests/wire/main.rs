@@ -13,6 +13,8 @@
 //! * `mounting`: the errors of MNT, and the handles that it gives.
 //! * `locks`: NLM on the file system.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 mod consistency;
 mod creation;
 mod faults;

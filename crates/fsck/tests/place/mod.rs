@@ -1,5 +1,7 @@
 //! A volume in a folder, written by a gateway.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

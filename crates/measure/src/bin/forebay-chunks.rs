@@ -5,6 +5,7 @@
 //! behind inserted bytes. The costs of each way are notes, one for each piece, and the time to find the ends.
 //! `docs/decisions/0025-deduplication.md` has the figures and the decision.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
 // This program prints its results.
 #![allow(clippy::print_stdout)]
 

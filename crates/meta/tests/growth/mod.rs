@@ -1,5 +1,7 @@
 //! Metadata that grow beyond the memory limit.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -11,6 +11,11 @@
 //!
 //! Under `cargo test` it makes only a few calls of each kind, to show that it works.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers here are small"
+)]
 // A program that prints its results.
 #![allow(clippy::print_stdout)]
 

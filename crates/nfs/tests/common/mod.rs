@@ -4,6 +4,7 @@
     unreachable_pub,
     reason = "each test program takes this module in and uses its own part"
 )]
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
 
 pub mod gated;
 mod replies;

@@ -1,6 +1,8 @@
 //! RPC with TLS (RFC 9289) over the wire: how a connection switches to it, what is refused without it, and
 //! what an attacker on the network cannot do.
 
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
+
 mod authority;
 mod client;
 #[path = "../common/mod.rs"]

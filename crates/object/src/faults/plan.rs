@@ -128,6 +128,11 @@ impl Faults {
     pub fn chance(&self, kind: FaultKind, probability: f64) {
         let mut plan = self.plan.lock();
         plan.chances.retain(|(other, _)| *other != kind);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a probability is 0 to 1"
+        )]
         plan.chances.push((kind, (probability * 1e6) as u64));
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use forebay_types::to_usize;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
@@ -243,7 +244,7 @@ impl ObjectStore for FaultyStore {
         let (kind, drawn) = self.before(Request::Get, location.as_ref()).await?;
         let head = options.head;
         let result = self.inner.get_opts(location, options).await?;
-        let at = |len: usize| (drawn % len.max(1) as u64) as usize;
+        let at = |len: usize| to_usize(drawn) % len.max(1);
         match kind {
             Some(kind @ FaultKind::ShortBody) if !head => {
                 self.faults.injected_one(kind);

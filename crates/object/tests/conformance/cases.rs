@@ -82,7 +82,10 @@ pub(crate) async fn an_object_is_put_read_overwritten_and_deleted(store: &Store)
 
 fn now_s() -> i64 {
     let now = std::time::SystemTime::now();
-    now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64
+    now.duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+        .cast_signed()
 }
 
 pub(crate) async fn an_object_may_be_empty_large_or_in_many_pieces(store: &Store) {

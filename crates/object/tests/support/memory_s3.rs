@@ -1,6 +1,13 @@
 //! An S3 server in memory, based on `s3s`, which provides the protocol and the signatures. It has
 //! one bucket, called `bucket`, and checks that the adapter sends the right requests.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "numbers here are small"
+)]
+
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -1,5 +1,6 @@
 //! A small pack with every kind of frame, and functions that read packs.
 #![allow(dead_code, reason = "each test binary uses its part of it")]
+#![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
 
 use std::sync::Arc;
 

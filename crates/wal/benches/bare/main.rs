@@ -17,6 +17,13 @@
 //!
 //! `cargo test` runs a little of each, to show that it works.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "numbers here are small"
+)]
+
 mod append;
 mod clock;
 mod commit;
