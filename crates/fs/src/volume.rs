@@ -499,6 +499,7 @@ impl FileSystem for Volume {
             }
         };
         Ok(WriteReply {
+            // NFS counts the bytes of a write in 32 bits.
             count: bounded_u32(data.len()),
             stability: reached,
             verifier: self.files.state.verifier(),

@@ -106,6 +106,7 @@ impl<F> Exports<F> {
     /// here: Linux clients mount in clear, and switch to TLS only on the connection for NFS.
     pub(crate) fn client(&self, from: SocketAddr, transport: Transport) -> Client {
         let address = from.ip().to_canonical();
+        // The configuration has far fewer exports and rules than 32 bits can number.
         let grant = |(place, entry): (usize, &Entry<F>)| {
             let (rule, found) = entry.rule_of(address)?;
             found.source_port.admits(from.port()).then_some(Grant {

@@ -132,6 +132,7 @@ impl Wal {
         let mut state = self.shared.state.lock();
         let current = state.last;
         let place = state.append_here(record_bytes(payload), |slot, place| {
+            // Records are shorter than segments, which end at 4 GiB.
             fill(slot, kind, place, bounded_u32(to_usize(payload)), parts);
         });
         self.shared.publish(&state);
@@ -168,6 +169,7 @@ impl Wal {
         Ok(Reservation {
             shared: &self.shared,
             reserved: reserved?,
+            // As above.
             stored: bounded_u32(to_usize(stored)),
         })
     }

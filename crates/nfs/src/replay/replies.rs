@@ -57,6 +57,7 @@ impl Replies {
         }
         let place = self.ring.get_mut(at..at + bytes)?;
         let (length, data) = place.split_at_mut(LENGTH_BYTES);
+        // The ring is much smaller than 4 GiB.
         length.copy_from_slice(&bounded_u32(reply.len()).to_ne_bytes());
         data.copy_from_slice(reply);
         let begin = Begin(self.written);

@@ -118,6 +118,7 @@ impl Reply {
     /// Appends opaque data of variable length as the last of the results.
     pub fn data(&mut self, data: Pieces) {
         self.data_bytes = data.iter().map(|piece| piece.len()).sum();
+        // A call asks for a number of bytes that has 32 bits.
         let length = bounded_u32(self.data_bytes);
         self.results().u32(length);
         self.data = data;
