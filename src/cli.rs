@@ -12,6 +12,7 @@ mod bench;
 mod fsck;
 mod gc;
 mod keys;
+mod log;
 mod quota;
 mod salvage;
 mod scrub;
@@ -31,6 +32,7 @@ use crate::new_volume::NewVolume;
 pub use fsck::FsckRequest;
 pub use gc::GcRequest;
 pub use keys::KeysRequest;
+pub use log::LogRequest;
 pub use salvage::SalvageRequest;
 pub use scrub::ScrubCommand;
 
@@ -96,43 +98,6 @@ pub enum Request {
     Version,
 }
 
-/// A request about the logs in `data_dir`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogRequest {
-    /// Print all logs, and which of their content is not in the bucket.
-    List {
-        /// As JSON.
-        json: bool,
-    },
-    /// Print a log record by record.
-    Show {
-        /// The log.
-        label: String,
-        /// Where to begin; by default where the unpublished part begins.
-        from: Option<u64>,
-        /// As JSON, one object a line.
-        json: bool,
-    },
-    /// Write the content that is not in the bucket as files.
-    Salvage {
-        /// The log.
-        label: String,
-        /// The folder to create.
-        to: PathBuf,
-        /// Do not use the bucket.
-        ranges_only: bool,
-    },
-    /// Delete every archived log that was salvaged.
-    ForgetSalvaged,
-    /// Delete an archived log.
-    Forget {
-        /// The log.
-        label: String,
-        /// Also if it was not salvaged.
-        force: bool,
-    },
-}
-
 /// The form in which the configuration is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigForm {
@@ -195,7 +160,7 @@ pub fn parse(
             let Some((name, matches)) = matches.subcommand() else {
                 return Ok((Request::Version, environment));
             };
-            let request = Request::Log(log_request(name, matches));
+            let request = Request::Log(log::request(name, matches));
             return Ok((request, with_flags(matches, environment)));
         }
         "keys" => {
@@ -218,30 +183,6 @@ pub fn parse(
         _ => return Ok((Request::Version, environment)),
     };
     Ok((request, with_flags(matches, environment)))
-}
-
-fn log_request(name: &str, matches: &ArgMatches) -> LogRequest {
-    let json = || matches.get_flag("json");
-    // Required where the argument exists.
-    let label = || matches.get_one("label").cloned().unwrap_or_default();
-    match name {
-        "show" => LogRequest::Show {
-            label: label(),
-            from: matches.get_one("from").copied(),
-            json: json(),
-        },
-        "salvage" => LogRequest::Salvage {
-            label: label(),
-            to: matches.get_one("to").cloned().unwrap_or_default(),
-            ranges_only: matches.get_flag("ranges-only"),
-        },
-        "forget" if matches.get_flag("all-salvaged") => LogRequest::ForgetSalvaged,
-        "forget" => LogRequest::Forget {
-            label: label(),
-            force: matches.get_flag("force"),
-        },
-        _ => LogRequest::List { json: json() },
-    }
 }
 
 /// The whole command line.
@@ -328,75 +269,9 @@ pub fn command() -> Command {
         .subcommand(scrub::command(&json))
         .subcommand(keys::command(&json))
         .subcommand(salvage::command(&json))
-        .subcommand(log_command(&json))
+        .subcommand(log::command(&json))
         .subcommand(bench::command(&json))
         .subcommand(Command::new("version").about("Print the version"))
-}
-
-/// `log` and its subcommands.
-fn log_command(json: &Arg) -> Command {
-    let label = Arg::new("label")
-        .value_name("label")
-        .required(true)
-        .help("The log's label, as `forebay log list` prints it");
-    let from = Arg::new("from")
-        .long("from")
-        .value_name("LSN")
-        .value_parser(value_parser!(u64))
-        .help("Begin at this LSN [default: the first unpublished record; 0 for everything]");
-    let to = Arg::new("to")
-        .long("to")
-        .value_name("folder")
-        .required(true)
-        .value_parser(value_parser!(PathBuf))
-        .help("The folder to create; it must not exist");
-    let ranges_only = switch(
-        "ranges-only",
-        "Do not read the store: files that existed before get only the ranges that the log holds",
-    );
-    let force = switch(
-        "force",
-        "Delete it even if it was not salvaged: its content is lost",
-    );
-    Command::new("log")
-        .about("List, print, salvage or delete the logs in data_dir whose changes are not in the bucket")
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommand(
-            configured(
-                "list",
-                "List the logs and their changes that are not in the bucket",
-            )
-            .arg(json.clone()),
-        )
-        .subcommand(
-            configured("show", "Print a log record by record")
-                .arg(label.clone())
-                .arg(from)
-                .arg(json.clone()),
-        )
-        .subcommand(
-            configured(
-                "salvage",
-                "Write the changes that are not in the bucket as files; the store is only read",
-            )
-            .arg(label.clone())
-            .arg(to)
-            .arg(ranges_only),
-        )
-        .subcommand(
-            configured("forget", "Delete archived logs")
-                .arg(
-                    label
-                        .required(false)
-                        .required_unless_present("all-salvaged"),
-                )
-                .arg(force)
-                .arg(
-                    switch("all-salvaged", "Delete all archived logs that were salvaged")
-                        .conflicts_with_all(["label", "force"]),
-                ),
-        )
 }
 
 /// A flag without a value.
@@ -494,237 +369,4 @@ fn with_flags(matches: &ArgMatches, environment: Inputs) -> Inputs {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::error::ErrorKind;
-
-    use super::*;
-    use crate::admin::QuotaLimit;
-
-    fn parse_line(line: &str) -> Result<(Request, Inputs), clap::Error> {
-        let environment = Inputs {
-            flags: Vec::new(),
-            file: None,
-            variables: Vec::new(),
-            system_file: "/nonexistent".into(),
-            is_root: false,
-        };
-        parse(line.split_whitespace().map(OsString::from), environment)
-    }
-
-    #[test]
-    fn the_command_line_is_sound() {
-        command().debug_assert();
-    }
-
-    #[test]
-    fn every_command_that_reads_the_configuration_takes_every_setting() {
-        for name in [
-            "serve", "format", "config", "flush", "status", "exports", "fsck", "gc",
-        ] {
-            for setting in SETTINGS {
-                let line = format!("forebay {name} --{} x", setting.flag());
-                let (_, inputs) = parse_line(&line).unwrap();
-                assert_eq!(inputs.flags, [(setting.key, "x".to_owned())], "{line}");
-            }
-        }
-    }
-
-    /// Number of lines of a help text on a screen of 100 columns.
-    fn lines(text: &str) -> usize {
-        text.lines()
-            .map(|line| line.len().div_ceil(100).max(1))
-            .sum()
-    }
-
-    fn help(line: &str) -> String {
-        let error = parse_line(line).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::DisplayHelp, "{line}");
-        error.to_string()
-    }
-
-    #[test]
-    fn the_help_of_every_command_fits_a_screen() {
-        fn names(command: &Command, above: &str, all: &mut Vec<String>) {
-            all.push(above.to_owned());
-            for command in command.get_subcommands() {
-                names(command, &format!("{above} {}", command.get_name()), all);
-            }
-        }
-        let mut all = Vec::new();
-        names(&command(), "forebay", &mut all);
-        for name in all {
-            let help = help(&format!("{name} --help"));
-            assert!(lines(&help) <= 40, "{name}: {} lines: {help}", lines(&help));
-        }
-    }
-
-    #[test]
-    fn the_flags_of_settings_are_printed_when_they_are_asked_for() {
-        for name in ["serve", "status", "log list", "quota set", "log forget"] {
-            let own = help(&format!("forebay {name} --help"));
-            assert!(
-                own.contains("--help-settings") && own.contains("--data-dir"),
-                "{own}"
-            );
-            assert!(!own.contains("--pack-bytes"), "{own}");
-            let all = help(&format!("forebay {name} --help-settings --json"));
-            for setting in SETTINGS {
-                assert!(
-                    all.contains(&format!("--{} ", setting.flag())),
-                    "{name}: {}",
-                    setting.key
-                );
-            }
-            assert!(!all.contains("--json"), "{all}");
-        }
-    }
-
-    #[test]
-    fn a_new_volume_is_asked_for() {
-        let request = |line| parse_line(line).unwrap().0;
-        let new = NewVolume::Asked;
-        assert_eq!(request("forebay serve --create"), Request::Serve { new });
-        let new = NewVolume::NotAsked;
-        assert_eq!(request("forebay serve"), Request::Serve { new });
-    }
-
-    #[test]
-    fn commands_have_their_own_flags() {
-        let (request, inputs) = parse_line("forebay flush --timeout 1m30s --config /x").unwrap();
-        assert_eq!(
-            request,
-            Request::Flush {
-                timeout: Some(Duration::from_secs(90))
-            }
-        );
-        assert_eq!(inputs.file, Some("/x".into()));
-        let request = |line| parse_line(line).unwrap().0;
-        assert_eq!(request("forebay flush"), Request::Flush { timeout: None });
-        assert_eq!(
-            request("forebay status --json"),
-            Request::Status { json: true }
-        );
-        assert_eq!(request("forebay status --check"), Request::Check);
-        assert!(parse_line("forebay status --check --json").is_err());
-        assert_eq!(
-            request("forebay exports --json"),
-            Request::Exports { json: true }
-        );
-        assert_eq!(
-            request("forebay config --markdown"),
-            Request::Config(ConfigForm::Markdown)
-        );
-        assert_eq!(request("forebay version"), Request::Version);
-        assert_eq!(request("forebay gc"), Request::Gc(GcRequest::default()));
-        assert_eq!(
-            request("forebay gc --delete --grace 2h --no-wait --quiet --no-pin --json"),
-            Request::Gc(GcRequest {
-                delete: true,
-                grace: Duration::from_secs(7200),
-                no_wait: true,
-                quiet: true,
-                no_pin: true,
-                json: true
-            })
-        );
-        assert_eq!(
-            request("forebay log show epoch-3 --from 4096 --json"),
-            Request::Log(LogRequest::Show {
-                label: "epoch-3".into(),
-                from: Some(4096),
-                json: true
-            })
-        );
-        assert_eq!(
-            request("forebay log salvage epoch-3 --to /x --ranges-only --data-dir /y"),
-            Request::Log(LogRequest::Salvage {
-                label: "epoch-3".into(),
-                to: "/x".into(),
-                ranges_only: true
-            })
-        );
-        assert_eq!(
-            request("forebay log forget epoch-3"),
-            Request::Log(LogRequest::Forget {
-                label: "epoch-3".into(),
-                force: false
-            })
-        );
-        assert_eq!(
-            request("forebay log forget --all-salvaged"),
-            Request::Log(LogRequest::ForgetSalvaged)
-        );
-        for wrong in ["", " epoch-3 --all-salvaged", " --force --all-salvaged"] {
-            let error = parse_line(&format!("forebay log forget{wrong}")).unwrap_err();
-            assert_eq!(error.exit_code(), 2, "{wrong}");
-        }
-        let (_, inputs) = parse_line("forebay log list --data-dir /y").unwrap();
-        assert_eq!(inputs.flags, [("data_dir", "/y".to_owned())]);
-    }
-
-    #[test]
-    fn a_start_may_take_the_volume_over() {
-        let (request, inputs) = parse_line("forebay serve --take-over").unwrap();
-        assert!(matches!(request, Request::Serve { .. }));
-        assert_eq!(inputs.flags, [("takeover", "allow".to_owned())]);
-        let error = parse_line("forebay serve --take-over --takeover refuse").unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ArgumentConflict);
-        let error = parse_line("forebay flush --take-over").unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::UnknownArgument);
-    }
-
-    #[test]
-    fn quotas_are_set_by_size_and_number() {
-        let request = |line| match parse_line(line).unwrap() {
-            (Request::Quota { request, json }, _) => (request, json),
-            (other, _) => panic!("{other:?}"),
-        };
-        let set = QuotaRequest::Set {
-            path: "/home/ann".to_owned(),
-            bytes: QuotaLimit::To(10 << 30),
-            files: QuotaLimit::Keep,
-        };
-        let line = "forebay quota set /home/ann --bytes 10GiB --json --data-dir /y";
-        assert_eq!(request(line), (set, true));
-        let set = QuotaRequest::Set {
-            path: "/a".to_owned(),
-            bytes: QuotaLimit::None,
-            files: QuotaLimit::To(7),
-        };
-        let line = "forebay quota set /a --bytes none --files 7";
-        assert_eq!(request(line), (set, false));
-        assert_eq!(request("forebay quota list"), (QuotaRequest::List, false));
-        for line in [
-            "forebay quota set /a",
-            "forebay quota set --bytes 1MiB",
-            "forebay quota set /a --bytes much",
-            "forebay quota set /a --files -1",
-            "forebay quota show",
-        ] {
-            assert_eq!(parse_line(line).unwrap_err().exit_code(), 2, "{line}");
-        }
-    }
-
-    #[test]
-    fn unknown_flags_name_the_nearest_right_one() {
-        let error = parse_line("forebay serve --log-limt 1GiB").unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::UnknownArgument);
-        assert!(error.to_string().contains("--log-limit"), "{error}");
-        let error = parse_line("forebay serv").unwrap_err();
-        assert!(error.to_string().contains("serve"), "{error}");
-    }
-
-    #[test]
-    fn a_flag_that_is_given_twice_is_an_error() {
-        let error = parse_line("forebay serve --log disk --log none").unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ArgumentConflict);
-    }
-
-    #[test]
-    fn no_command_is_help_and_an_error() {
-        for line in ["forebay", "forebay log", "forebay log salvage epoch-1"] {
-            let error = parse_line(line).unwrap_err();
-            assert_eq!(error.exit_code(), 2, "{line}");
-        }
-    }
-}
+mod tests;

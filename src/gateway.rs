@@ -1,41 +1,32 @@
 //! The gateway: one volume, served over NFS, as [`crate::serve`] runs it.
 
+mod control;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_fs::{
-    CollectorWait, Expected, FsConfig, Introduction, LimitChange, LogConfig, Opening, Stopped,
-    Takeover, Volume,
-};
+use forebay_fs::{Expected, FsConfig, Introduction, LogConfig, Opening, Stopped, Takeover, Volume};
 use forebay_nfs::rpcbind::Registration;
 use forebay_nfs::{Export, ExportControl, Limits, Server, ServerConfig, TlsControl, View};
 use forebay_object::{CountingStore, CredentialSource, Needs, Store};
-use forebay_salvage::logs;
 use forebay_types::VolumeId;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::admin::{
-    ArchivedLogs, CheckpointState, Compression, Control, Deduplication, DiskCache, ExportStatus,
-    FlushReport, GcOrder, GcReport, KnownSpace, LogError, QuotaLimit, QuotaReport, QuotaRequest,
-    ScrubReport, ScrubRequest, Space, Status, StoreError,
-};
 use crate::config::{self, Config, LogMode};
 use crate::credentials::Credentials;
 use crate::exports;
 use crate::fit;
-use crate::health::Health;
 use crate::locks::{lock_config, register_with_rpcbind};
 use crate::new_volume::NewVolume;
-use crate::scrub;
 use crate::serve::{Failure, Gateway};
 use crate::store;
 use crate::tls;
-use crate::watch::{self, Watcher};
+use crate::watch::Watcher;
 
 /// Fraction of a stop's time in which the volume may publish; the rest is for closing everything.
 const FLUSH_SHARE: f64 = 0.9;
@@ -373,26 +364,6 @@ fn host_name() -> String {
     names.nodename().to_string_lossy().into_owned()
 }
 
-/// The content of packs, in the types of the control socket.
-fn space(collector: &forebay_fs::CollectorStatus) -> Space {
-    let known = collector.space.map(|space| KnownSpace {
-        packs: space.packs,
-        stored_bytes: space.stored_bytes,
-        raw_bytes: space.raw_bytes,
-        live_bytes: space.live_bytes,
-        shared_bytes: space.shared_bytes,
-    });
-    Space {
-        known,
-        packs_to_rewrite: collector.to_rewrite,
-        dead_bytes_to_free: collector.to_rewrite_bytes,
-        packs_rewritten: collector.rewritten,
-        bytes_copied: collector.copied_bytes,
-        packs_left_alone: collector.left_alone,
-        orphans_deleted: collector.orphans_deleted,
-    }
-}
-
 /// The volume as seen by the clients of a rule.
 fn seen(volume: &Volume, view: View) -> Arc<Volume> {
     let seen = volume.with_commit_mode(exports::commit_mode(view));
@@ -400,171 +371,6 @@ fn seen(volume: &Volume, view: View) -> Arc<Volume> {
         Some(compression) => seen.with_compression(compression),
         None => seen,
     })
-}
-
-impl Control for NfsGateway {
-    async fn flush(&self) -> Result<FlushReport, String> {
-        let (before, started) = (self.requests.counts(), Instant::now());
-        let published = self
-            .volume
-            .flush()
-            .await
-            .map_err(|error| error.to_string())?;
-        Ok(FlushReport {
-            published_lsn: published.0,
-            uploaded_bytes: self.requests.counts().bytes_put - before.bytes_put,
-            seconds: started.elapsed().as_secs_f64(),
-        })
-    }
-
-    async fn exports(&self) -> Vec<ExportStatus> {
-        exports::described(&self.exports.lock())
-    }
-
-    async fn status(&self) -> Status {
-        let status = self.volume.status();
-        let waits = self.watcher.waits();
-        let data_dir = self.data_dir.clone();
-        let archived = tokio::task::spawn_blocking(move || logs::archived(&data_dir));
-        // Logs that cannot be counted now appear in `forebay log`, with the error.
-        let archived = archived.await.ok().and_then(Result::ok).unwrap_or_default();
-        Status {
-            health: Health::of(&status, watch::problems(&waits)),
-            waits,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            uptime_seconds: self.started.elapsed().as_secs_f64(),
-            volume: status.volume.to_string(),
-            store: self.store_url.clone(),
-            listen: self.address.to_string(),
-            epoch: status.epoch.0,
-            published_lsn: status.published.0,
-            durable_lsn: status.durable.0,
-            log_end_lsn: status.end.0,
-            unpublished_bytes: status.unpublished_bytes(),
-            oldest_unpublished_age_seconds: status.oldest_unpublished.map(|age| age.as_secs_f64()),
-            dirty_bytes: status.dirty_bytes,
-            memory_bytes: status.memory_bytes,
-            memory_limit_bytes: status.memory_limit,
-            names_bytes: status.names_bytes,
-            names_limit_bytes: status.names_limit,
-            log_bytes: status.log.map_or(0, |(used, _)| used),
-            log_limit_bytes: status.log.map_or(0, |(_, limit)| limit),
-            archived_logs: ArchivedLogs {
-                logs: archived.logs,
-                bytes: archived.bytes,
-                oldest_seconds: archived.oldest,
-            },
-            log_error: status.log_trouble.map(|(message, since)| LogError {
-                message,
-                for_seconds: since.map(|since| since.as_secs_f64()),
-            }),
-            compression: Compression {
-                level: status.compression.level,
-                raw_bytes: status.compression.raw_bytes,
-                stored_bytes: status.compression.stored_bytes,
-            },
-            disk_cache: status.disk_cache.map(|cache| DiskCache {
-                limit_bytes: cache.limit_bytes,
-                hits: cache.hits,
-                misses: cache.misses,
-                damaged: cache.damaged,
-                failed: cache.failed,
-            }),
-            space: space(&status.collector),
-            damaged_frames: status.damaged_frames,
-            dedup: status.dedup.map(|dedup| Deduplication {
-                saved_bytes: dedup.saved_bytes,
-                known_frames: dedup.known_frames,
-                learning: dedup.is_learning,
-            }),
-            checkpoint: status.checkpoint.0,
-            checkpoint_state: match status.stage {
-                forebay_fs::Stage::Idle => CheckpointState::Open,
-                forebay_fs::Stage::Uploading => CheckpointState::Uploading,
-                forebay_fs::Stage::Publishing => CheckpointState::Publishing,
-            },
-            uploads_in_flight: status.uploads as u64,
-            store_error: status.store_trouble.map(|(message, since)| StoreError {
-                message,
-                for_seconds: since.as_secs_f64(),
-            }),
-            requests: self.requests(),
-        }
-    }
-
-    async fn scrub(&self, request: ScrubRequest) -> Result<ScrubReport, String> {
-        scrub::answer(&self.volume, request).await
-    }
-
-    async fn gc(&self, order: GcOrder) -> Result<GcReport, String> {
-        let collector = match order {
-            GcOrder::Rewrite => self.volume.collect_now(),
-            GcOrder::Status => Ok(self.volume.status().collector),
-        };
-        let collector = collector.map_err(|refusal| refusal.to_string())?;
-        Ok(GcReport {
-            store: self.store_url.clone(),
-            running: collector.is_ordered,
-            packs_to_rewrite: collector.to_rewrite,
-            dead_bytes_to_free: collector.to_rewrite_bytes,
-            packs_rewritten: collector.rewritten,
-            bytes_copied: collector.copied_bytes,
-            packs_left_alone: collector.left_alone,
-            rate_bytes: self.background_rate,
-            waits_for: collector.waits_for.map(|wait| match wait {
-                CollectorWait::Others => "clients write, or uploads are in flight".to_owned(),
-                CollectorWait::Bucket(why) => format!("the bucket does not answer: {why}"),
-            }),
-        })
-    }
-
-    async fn quota(&self, request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {
-        let quotas = self.do_quota(request).await;
-        let quotas = quotas.map_err(|error| error.to_string())?;
-        Ok(quotas.into_iter().map(quota_report).collect())
-    }
-}
-
-impl NfsGateway {
-    async fn do_quota(
-        &self,
-        request: QuotaRequest,
-    ) -> Result<Vec<forebay_fs::Quota>, forebay_fs::QuotaError> {
-        let volume = &self.volume;
-        match request {
-            QuotaRequest::List => volume.quotas().await,
-            QuotaRequest::Show { path } => Ok(vec![volume.quota(path.as_bytes()).await?]),
-            QuotaRequest::Set { path, bytes, files } => {
-                let (bytes, files) = (limit_change(bytes), limit_change(files));
-                let set = volume.set_quota(path.as_bytes(), bytes, files);
-                Ok(vec![set.await?])
-            }
-            QuotaRequest::Remove { path } => {
-                volume.remove_quota(path.as_bytes()).await?;
-                Ok(Vec::new())
-            }
-        }
-    }
-}
-
-fn limit_change(limit: QuotaLimit) -> LimitChange {
-    match limit {
-        QuotaLimit::Keep => LimitChange::Keep,
-        QuotaLimit::None => LimitChange::Unlimited,
-        QuotaLimit::To(limit) => LimitChange::To(limit),
-    }
-}
-
-fn quota_report(quota: forebay_fs::Quota) -> QuotaReport {
-    QuotaReport {
-        path: String::from_utf8_lossy(&quota.path).into_owned(),
-        inode: quota.inode.0,
-        limit_bytes: quota.limit_bytes,
-        limit_files: quota.limit_files,
-        used_bytes: quota.used_bytes,
-        used_files: quota.used_files,
-        counting: quota.counting,
-    }
 }
 
 impl Gateway for NfsGateway {
