@@ -203,8 +203,13 @@ impl World {
 
     /// A file in memory, without a record in the metadata.
     pub(crate) fn file(&self, inode: Inode) -> Arc<Node> {
+        self.object(inode, Content::Regular)
+    }
+
+    /// An object in memory, without a record in the metadata.
+    pub(crate) fn object(&self, inode: Inode, content: Content) -> Arc<Node> {
         let record = InodeRecord {
-            content: Content::Regular,
+            content,
             mode: 0o644,
             uid: 0,
             gid: 0,

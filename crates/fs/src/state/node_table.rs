@@ -139,3 +139,32 @@ impl NodeTable {
             .sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_meta::record::Content;
+
+    use super::super::node::NODE_BYTES;
+    use super::*;
+    use crate::testing::World;
+
+    /// How many of 64 objects of one shard, made one after another, a table for 16 of them keeps.
+    fn kept(content: impl Fn() -> Content) -> usize {
+        let world = World::new(|_| {});
+        let table = NodeTable::new(16 * SHARDS);
+        for number in 1..=64 {
+            table.insert(&world.object(Inode(number * SHARDS as u64), content()));
+        }
+        table.len()
+    }
+
+    #[test]
+    fn a_link_with_a_long_path_counts_as_several_nodes() {
+        let short = kept(|| Content::Regular);
+        assert!((8..=16).contains(&short), "{short}");
+        let long = kept(|| Content::Symlink {
+            target: vec![b'a'; 7 * to_usize(NODE_BYTES)].into(),
+        });
+        assert!((1..=4).contains(&long), "{long}");
+    }
+}
