@@ -381,7 +381,7 @@ mod tests {
         fs::write(&file, text).unwrap();
         let config = config_with(&[("listen", "127.0.0.1:2049")], Some(file));
         let said = check_listen(&config).unwrap_err().to_string();
-        let clients = "with clients = 10.0.0.0/8 of / and clients = fd00::/8 of /more: ";
+        let clients = "(clients = 10.0.0.0/8 of / and clients = fd00::/8 of /more): ";
         assert!(said.contains(clients), "{said}");
     }
 

@@ -377,7 +377,7 @@ async fn status_is_answered_while_as_many_flushes_wait_as_may() {
             ),
         }
     };
-    assert!(refused.contains("16 others wait"), "{refused}");
+    assert!(refused.contains("16 other requests wait"), "{refused}");
     assert_eq!(status(dir.path()).await.unwrap(), some_status());
     for flush in waiting {
         while !flush.is_finished() {

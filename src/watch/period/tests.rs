@@ -93,7 +93,11 @@ fn many_short_waits_between_two_looks_are_not_said_and_many_that_overlap_are() {
         said.extend(scene.pass(1));
     }
     assert_eq!(said.len(), 1);
-    assert!(said[0].2.contains("1 wait now, 6 had to"), "{}", said[0].2);
+    assert!(
+        said[0].2.contains("1 wait now, 6 have waited"),
+        "{}",
+        said[0].2
+    );
 }
 
 #[test]
