@@ -203,7 +203,7 @@ pub(crate) mod tests {
             leave(folder.path(), "write/4", "null", iters, times);
             let error = Samples::read(folder.path()).unwrap_err().to_string();
             assert!(
-                error.contains("write/4/new/sample.json is not what"),
+                error.contains("write/4/new/sample.json is not in the format"),
                 "{error}"
             );
         }

@@ -85,7 +85,10 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(debug_assertions, should_panic(expected = "packs is 3, and 4"))]
+    #[cfg_attr(
+        debug_assertions,
+        should_panic(expected = "packs is 3, and cannot be reduced by 4")
+    )]
     fn more_is_counted_and_never_wraps_round() {
         let before = underflows();
         assert_eq!(taken("packs", 3, 4), 0);

@@ -311,7 +311,12 @@ fn a_directory_whose_record_is_lost_keeps_its_names() {
         .insert(Key::Inode(Inode(2)).encode(), "x".into());
     let (steps, _) = volume.repair(false, NEVER);
     assert_eq!(left(&volume), [].into());
-    assert!(steps[0].what.contains("is a directory again"), "{steps:?}");
+    assert!(
+        steps[0]
+            .what
+            .contains("created inode 2 again as a directory"),
+        "{steps:?}"
+    );
     assert!(!volume.entries.contains_key(&name(1, "lost+found").encode()));
 }
 
