@@ -40,8 +40,8 @@
 //! # Memory
 //!
 //! At most [`SlateSettings::cache_bytes`] for blocks that were read, 64 MiB of batches that are not in the bucket yet
-//! (and one batch more), and some 32 MiB while tables are merged. Each part of a table in flight takes another copy,
-//! some 10 MiB; sealing takes twice that, for the part that comes after it.
+//! (and one batch more), and while tables are merged two of them that wait for the link, and a copy of each in flight:
+//! some 32 MiB with a cache of up to 64 MiB, half of the cache up to 256 MiB, and 128 MiB above. Sealing takes 20 MiB more.
 
 mod checksummed;
 mod clock;
@@ -79,7 +79,7 @@ use crate::store::{MetaStore, Ready, never_arrived};
 use checksummed::{ChecksummedStore, Damaged};
 use clock::VolumeClock;
 use gate::{Gate, GatedStore};
-use housekeeping::Housekeeper;
+use housekeeping::{Housekeeper, Upkeep, table_bytes};
 use presence::{NotingStore, Presence, Suspect};
 use sealed::{Refused, SealedStore};
 
@@ -216,7 +216,10 @@ impl SlateStore {
             clock,
             store,
             path,
-            retention,
+            Upkeep {
+                retention,
+                table_bytes: table_bytes(settings.cache_bytes),
+            },
             Arc::clone(&changed),
             suspect,
         );

@@ -25,6 +25,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use forebay_types::to_usize;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use slatedb::compactor::{
@@ -59,6 +60,23 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 /// Interval at which the running compactor checks whether a step is done.
 const STEP_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Settings of the task.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Upkeep {
+    /// Time for which replaced tables stay in the bucket.
+    pub(super) retention: Duration,
+    /// Length of the tables that merges write, in bytes.
+    pub(super) table_bytes: usize,
+}
+
+/// Length of the tables that merges write, for a cache of this many bytes: an eighth of it, 8 to 32 MiB.
+///
+/// Up to two of them wait for a slow link in memory, and each in flight is copied once. Large ones keep the manifest
+/// short where there are so many names that the cache has to be large as well.
+pub(super) fn table_bytes(cache_bytes: u64) -> usize {
+    to_usize((cache_bytes / 8).clamp(8 << 20, 32 << 20))
+}
+
 /// The housekeeping task; it ends, and closes SlateDB, when this is dropped or stopped.
 pub(super) struct Housekeeper {
     stop: watch::Sender<bool>,
@@ -72,7 +90,7 @@ impl Housekeeper {
         clock: Arc<VolumeClock>,
         store: Arc<dyn ObjectStore>,
         path: Path,
-        retention: Duration,
+        upkeep: Upkeep,
         changed: Arc<Notify>,
         suspect: Suspect,
     ) -> Housekeeper {
@@ -82,7 +100,7 @@ impl Housekeeper {
             clock,
             store,
             path,
-            retention,
+            upkeep,
             stopped,
             suspect,
             alone: false,
@@ -118,7 +136,7 @@ struct House {
     clock: Arc<VolumeClock>,
     store: Arc<dyn ObjectStore>,
     path: Path,
-    retention: Duration,
+    upkeep: Upkeep,
     stopped: watch::Receiver<bool>,
     /// The table that a request did not find last.
     suspect: Suspect,
@@ -128,7 +146,7 @@ struct House {
 
 impl House {
     async fn keep(mut self, changed: Arc<Notify>) {
-        let mut rounds = Rounds::new(self.retention, Instant::now());
+        let mut rounds = Rounds::new(self.upkeep.retention, Instant::now());
         let mut stopped = self.stopped.clone();
         loop {
             tokio::select! {
@@ -172,7 +190,7 @@ impl House {
             self.alone = true;
         }
         self.log_shape("before");
-        let options = compactor_options(self.retention);
+        let options = compactor_options(self.upkeep);
         self.coordinate(options, NEVER, |settled| UntilSettled { settled, time })
             .await?;
         // Reads use the merged tables from now on, so the tables that they replace may be deleted.
@@ -196,7 +214,7 @@ impl House {
             worker_heartbeat_timeout: Duration::ZERO,
             // No worker here starts a merge meanwhile.
             worker: None,
-            ..compactor_options(self.retention)
+            ..compactor_options(self.upkeep)
         };
         self.coordinate(options, RELEASE_LIMIT, UntilReleased::new)
             .await
@@ -267,7 +285,7 @@ impl House {
     async fn collect(&self) {
         let directory = GarbageCollectorDirectoryOptions {
             interval: None,
-            min_age: self.retention,
+            min_age: self.upkeep.retention,
             dry_run: false,
         };
         let options = GarbageCollectorOptions {
@@ -289,7 +307,7 @@ impl House {
 }
 
 /// One merge at a time, with little read-ahead: it shares memory and the link with the gateway.
-fn compactor_options(retention: Duration) -> CompactorOptions {
+fn compactor_options(upkeep: Upkeep) -> CompactorOptions {
     let scheduler = [
         ("min_compaction_sources", "4".to_owned()),
         ("max_compaction_sources", "16".to_owned()),
@@ -300,13 +318,13 @@ fn compactor_options(retention: Duration) -> CompactorOptions {
         poll_interval: STEP_INTERVAL,
         commit_compacted_interval: STEP_INTERVAL,
         max_concurrent_compactions: 1,
-        checkpoint_lifetime: retention,
+        checkpoint_lifetime: upkeep.retention,
         scheduler_options: HashMap::from(scheduler.map(|(key, value)| (key.into(), value))),
         worker: Some(CompactionWorkerOptions {
             max_concurrent_compactions: 1,
             compactions_poll_interval: STEP_INTERVAL,
-            // A cold lookup reads a table's filter and index: 0.4 MB of 32 MiB.
-            max_sst_size: 32 << 20,
+            // With 8 MiB, one PUT (SlateDB buffers 10 MiB). A cold lookup reads a hundredth of it: filter and index.
+            max_sst_size: upkeep.table_bytes,
             max_fetch_tasks: 1,
             bytes_to_fetch: 1 << 20,
             max_subcompactions: 1,
@@ -416,4 +434,15 @@ fn any_merge(state: &CompactorStateView, is: impl Fn(&Compaction) -> bool) -> bo
     state
         .compactions()
         .is_some_and(|all| all.recent_compactions().any(is))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_small_where_the_cache_is() {
+        let mib = |mib: u64| table_bytes(mib << 20) >> 20;
+        assert_eq!([4, 64, 128, 256, 4096].map(mib), [8, 8, 16, 32, 32]);
+    }
 }
