@@ -173,6 +173,31 @@ fn a_file_that_is_removed_while_it_is_copied_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_pack_that_is_deleted_before_it_is_copied_is_not_left_alone() {
+    let bucket = Bucket::new();
+    let life = bucket.start(unhurried);
+    let inode = life.create(b"file");
+    write(&life, inode, 0, 1, 4 * MIB);
+    life.flush();
+    write(&life, inode, MIB, 2, 3 * MIB);
+    life.flush();
+    life.stop();
+    let life = bucket.start(eager);
+    bucket.controls.pack_gets.close();
+    nudge(&life);
+    eventually("the collector asks for the pack", || {
+        bucket.controls.pack_gets.held() > 0
+    });
+    life.remove(b"file");
+    life.flush();
+    eventually("all packs are deleted", || bucket.packs().is_empty());
+    bucket.controls.pack_gets.open();
+    // It ends after the copy that was begun.
+    order(&life);
+    assert_eq!(life.volume.status().collector.left_alone, 0);
+}
+
+#[test]
 fn what_is_written_while_it_is_copied_wins() {
     let bucket = Bucket::new();
     let (life, inode) = copying(&bucket);

@@ -118,9 +118,9 @@ impl Collector {
                     return Step::Later(why);
                 }
                 // The bucket answers other requests, so something is wrong with this pack.
-                return self.give_up(group[0], &why, work);
+                return self.give_up(group[0], &why, work).await;
             }
-            Err(Unfinished::Alone(pack, why)) => return self.give_up(pack, &why, work),
+            Err(Unfinished::Alone(pack, why)) => return self.give_up(pack, &why, work).await,
         };
         let (done, is_done) = oneshot::channel();
         let (pack, moves) = rewritten;
@@ -136,11 +136,17 @@ impl Collector {
         Step::Worked(work)
     }
 
-    fn give_up(&self, pack: PackId, why: &str, work: Work) -> Step {
-        tracing::warn!(
-            "pack {pack} is mostly dead but cannot be rewritten: {why}; it stays as it is"
-        );
-        self.survey.lock().leave_alone(pack);
+    /// Leaves a pack alone that cannot be copied, unless it is gone because nothing of it is live any more.
+    async fn give_up(&self, pack: PackId, why: &str, work: Work) -> Step {
+        match self.context.catalog.pack(pack).await {
+            Ok(None) => tracing::debug!("pack {pack} was deleted before it was copied: {why}"),
+            _ => {
+                tracing::warn!(
+                    "pack {pack} is mostly dead but cannot be rewritten: {why}; it stays as it is"
+                );
+                self.survey.lock().leave_alone(pack);
+            }
+        }
         self.failures.store(0, Ordering::Relaxed);
         Step::Worked(work)
     }
