@@ -71,8 +71,8 @@ pub(super) struct Upkeep {
 
 /// Length of the tables that merges write, for a cache of this many bytes: an eighth of it, 8 to 32 MiB.
 ///
-/// Up to two of them wait for a slow link in memory, and each in flight is copied once. Large ones keep the manifest
-/// short where there are so many names that the cache has to be large as well.
+/// Up to two of them wait for a slow link in memory, and each in flight is copied once. A volume with very many names
+/// needs a large cache for their filters, and large tables, which keep its manifest short.
 pub(super) fn table_bytes(cache_bytes: u64) -> usize {
     to_usize((cache_bytes / 8).clamp(8 << 20, 32 << 20))
 }
