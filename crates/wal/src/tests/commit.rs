@@ -139,9 +139,22 @@ fn a_waiter_that_gives_up_is_forgotten() {
         let storage = MemoryStorage::new();
         let wal = open(&storage);
         assert!(!is_ready(wal.durable(Lsn(100))) && !is_ready(wal.complete(Lsn(100))));
-        append(&wal, &[7; 500]);
-        std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(storage.flushes(), 0, "no task waits any more");
+        // A flush for the two would begin with this record, and would not end before the next waiter has come.
+        storage.hold_flushes(true);
+        let end = append(&wal, &[7; 500]).end;
+        let mut waiter = Box::pin(wal.durable(end));
+        let polled = waiter
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        storage.hold_flushes(false);
+        wait(waiter).expect("durable");
+        let stats = wal.stats();
+        assert_eq!(
+            (storage.flushes(), stats.flush_waiters),
+            (1, 1),
+            "only the last task waits"
+        );
     });
 }
 
