@@ -9,6 +9,7 @@ use tokio::sync::watch;
 pub struct Gate {
     closed: watch::Sender<bool>,
     held: AtomicUsize,
+    most_held: AtomicUsize,
     arrived: AtomicUsize,
 }
 
@@ -17,6 +18,7 @@ impl Default for Gate {
         Gate {
             closed: watch::Sender::new(false),
             held: AtomicUsize::new(0),
+            most_held: AtomicUsize::new(0),
             arrived: AtomicUsize::new(0),
         }
     }
@@ -38,6 +40,11 @@ impl Gate {
         self.held.load(Ordering::SeqCst)
     }
 
+    /// Maximum number of requests that were held at once since it was made.
+    pub fn most_held(&self) -> usize {
+        self.most_held.load(Ordering::SeqCst)
+    }
+
     /// Number of requests that have reached it since it was made, held or not.
     pub fn arrived(&self) -> usize {
         self.arrived.load(Ordering::SeqCst)
@@ -49,7 +56,8 @@ impl Gate {
         if !*closed.borrow_and_update() {
             return;
         }
-        self.held.fetch_add(1, Ordering::SeqCst);
+        let held = self.held.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_held.fetch_max(held, Ordering::SeqCst);
         let _leave = Leave(&self.held);
         // The sender lives until `self` is dropped.
         let _ = closed.wait_for(|closed| !closed).await;

@@ -100,6 +100,7 @@ pub struct Faults {
     bytes_in_flight: AtomicUsize,
     most_bytes_in_flight: AtomicUsize,
     refused: AtomicUsize,
+    pack_lists: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -186,6 +187,11 @@ impl Faults {
         self.refused.load(Ordering::SeqCst)
     }
 
+    /// Number of listings of the packs that are complete: a pack that arrives later is in none of them.
+    pub fn pack_lists(&self) -> usize {
+        self.pack_lists.load(Ordering::SeqCst)
+    }
+
     /// Maximum number of requests in flight since the last call.
     pub fn take_most_in_flight(&self) -> usize {
         self.most_in_flight
@@ -206,6 +212,11 @@ impl Faults {
             self.refused.fetch_add(1, Ordering::SeqCst);
         }
         down
+    }
+
+    /// Counts a listing of the packs.
+    pub(super) fn packs_listed(&self) {
+        self.pack_lists.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(super) fn refuses_deletes(&self) -> bool {

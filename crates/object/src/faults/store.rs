@@ -137,6 +137,9 @@ impl FaultyStore {
             }
         }
         let now: Vec<ObjectMeta> = listing.try_collect().await?;
+        if is_pack_folder(&name) {
+            self.faults.packs_listed();
+        }
         self.listings.lock().insert(name, now.clone());
         Ok(now)
     }
@@ -144,6 +147,10 @@ impl FaultyStore {
 
 fn is_pack(location: &Path) -> bool {
     location.as_ref().contains("packs/")
+}
+
+fn is_pack_folder(prefix: &str) -> bool {
+    prefix.split('/').next_back() == Some("packs")
 }
 
 fn is_manifest(location: &Path) -> bool {
