@@ -1,9 +1,9 @@
 //! What an answered COMMIT has reached in each commit mode: the log, the disk, the bucket.
 
-use crate::common::{Bucket, Life, ROOT, eventually};
+use crate::common::{Bucket, Life, Moment, ROOT, eventually};
 use forebay_fs::{CommitMode, LogConfig, Volume};
 use forebay_types::Inode;
-use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
+use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability, Trouble};
 
 /// The volume of an export with this mode.
 fn with_mode(bucket: &Bucket, mode: CommitMode) -> Life {
@@ -81,7 +81,9 @@ fn who_commits_to_the_bucket_at_the_same_time_shares_a_checkpoint() {
             })
         })
         .collect();
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    eventually("all wait for the bucket", || {
+        life.waiting(Trouble::Bucket) == FILES as u64
+    });
     bucket.controls.everything.open();
     for task in tasks {
         life.join(task);
@@ -110,15 +112,20 @@ fn while_the_bucket_is_away_only_those_wait_who_commit_to_it() {
             volume.commit(&ROOT, file, 0, 0).await.unwrap();
         }
     });
-    let waiting = life.spawn(move |volume| async move {
+    let back = Moment::default();
+    let waiting = life.spawn_until(&back, move |volume| async move {
         volume.commit(&ROOT, file, 0, 0).await.unwrap();
     });
     eventually("the outage is noticed", || {
         life.volume.status().store_trouble.is_some()
     });
-    assert!(!waiting.is_finished(), "the bucket does not have it");
+    eventually("COMMIT waits for the bucket", || {
+        life.waiting(Trouble::Bucket) == 1
+    });
+    back.mark();
     bucket.controls.set_down(false);
-    life.join(waiting);
+    let ((), waited) = life.join(waiting);
+    assert!(waited, "the bucket does not have it");
     assert_eq!(in_the_bucket(&bucket, b"f"), Some(vec![3; 5000]));
 }
 

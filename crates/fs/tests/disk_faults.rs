@@ -7,7 +7,7 @@ use crate::common::disk::{Disk, Fault, Step};
 use crate::common::*;
 use forebay_fs::{FsConfig, LogConfig, Volume};
 use forebay_types::Inode;
-use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability, Verifier};
+use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability, Trouble, Verifier};
 
 const ALWAYS: u64 = u64::MAX;
 
@@ -96,7 +96,8 @@ fn a_disk_that_stays_full_lets_writers_go_on_when_it_has_room_and_says_meanwhile
     // Not even a recycled segment can be used again.
     disk.fail(Step::Create, Fault::NoSpace, 0, ALWAYS);
     disk.fail(Step::Rename, Fault::NoSpace, 0, ALWAYS);
-    let writer = life.spawn(move |volume| async move {
+    let healed = Moment::default();
+    let writer = life.spawn_until(&healed, move |volume| async move {
         for i in 0..8u64 {
             let data = pattern(i, 700_000);
             write(&volume, inode, i * 700_000, &data, Stability::Unstable).await;
@@ -106,10 +107,13 @@ fn a_disk_that_stays_full_lets_writers_go_on_when_it_has_room_and_says_meanwhile
         let trouble = life.volume.status().log_trouble;
         trouble.is_some_and(|(why, _)| why.contains("No space left"))
     });
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(!writer.is_finished());
+    eventually("the writer waits for the log", || {
+        life.waiting(Trouble::LogFull) == 1
+    });
+    healed.mark();
     disk.heal();
-    life.join(writer);
+    let ((), waited) = life.join(writer);
+    assert!(waited, "it wrote more than the log has room for");
     assert_eq!(life.volume.status().log_trouble, None);
     assert_bytes(&life.read(inode, 4_900_000, 700_000), &pattern(7, 700_000));
 }
@@ -238,7 +242,10 @@ fn while_the_bucket_is_away_a_failed_log_stays_failed_and_nothing_is_lost() {
     life.write(inode, 0, b"stable", Stability::FileSync);
     bucket.controls.set_down(true);
     break_log(&life, &disk, inode);
-    std::thread::sleep(Duration::from_millis(300));
+    eventually("the bucket has refused what the log waits for", || {
+        life.volume.status().store_trouble.is_some()
+    });
+    assert!(life.volume.status().log_trouble.is_some());
     assert_eq!(life.try_write(inode, 0, b"x").unwrap_err(), Error::Delay);
     assert_eq!(life.read(inode, 1 << 20, 9), b"under way");
     bucket.controls.set_down(false);

@@ -257,7 +257,8 @@ fn without_the_bucket_everything_local_goes_on_and_resumes_alone() {
     assert!(status.unpublished_bytes() > 0 && status.stopped.is_none());
 
     // Up to the limit, where writers wait and do not fail.
-    let writer = life.spawn(move |volume| async move {
+    let back = Moment::default();
+    let writer = life.spawn_until(&back, move |volume| async move {
         for i in 0..60u64 {
             let at = (8 << 20) + (i << 20);
             write(
@@ -270,15 +271,18 @@ fn without_the_bucket_everything_local_goes_on_and_resumes_alone() {
             .await;
         }
     });
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(!writer.is_finished(), "60 MiB do not fit in 32");
+    eventually("the writer waits: 60 MiB do not fit in 32", || {
+        life.waiting(Trouble::MemoryFull) == 1
+    });
     assert!(life.volume.status().memory_bytes <= 33 << 20);
     // Other clients read and commit meanwhile.
     assert_bytes(&life.read(inode, 0, 1 << 20), &expected[..1 << 20]);
     life.commit(inode);
 
+    back.mark();
     bucket.controls.set_down(false);
-    life.join(writer);
+    let ((), waited) = life.join(writer);
+    assert!(waited, "60 MiB do not fit in 32");
     eventually("everything is published", || {
         life.volume.status().unpublished_bytes() == 0
     });
@@ -349,7 +353,8 @@ fn a_closed_gate_does_not_stop_readers_of_published_bytes() {
     life.evict();
     let other = life.create(b"other");
     bucket.controls.pack_puts.close();
-    let writer = life.spawn(move |volume| async move {
+    let opened = Moment::default();
+    let writer = life.spawn_until(&opened, move |volume| async move {
         for i in 0..40u64 {
             write(
                 &volume,
@@ -362,12 +367,13 @@ fn a_closed_gate_does_not_stop_readers_of_published_bytes() {
         }
     });
     eventually("the cache is full of dirty bytes", || {
-        bucket.controls.pack_puts.held() > 0
+        bucket.controls.pack_puts.held() > 0 && life.waiting(Trouble::MemoryFull) == 1
     });
     assert_bytes(&life.read(inode, 0, 1 << 20), &pattern(1, 1 << 20));
-    assert!(!writer.is_finished());
+    opened.mark();
     bucket.controls.pack_puts.open();
-    life.join(writer);
+    let ((), waited) = life.join(writer);
+    assert!(waited, "40 MiB do not fit in 16");
 }
 
 fn small_log(config: &mut FsConfig) {

@@ -1,10 +1,8 @@
 //! Ten traps into which an earlier system of this kind fell, each of which lost data.
 
-use std::time::Duration;
-
 use crate::common::*;
 use forebay_types::{BLOCK_SIZE, Inode};
-use forebay_vfs::{CreateMode, FileSystem, NewNode, SetAttributes, Stability};
+use forebay_vfs::{CreateMode, FileSystem, NewNode, SetAttributes, Stability, Trouble};
 
 const SMALL: u64 = 16 << 20;
 
@@ -302,18 +300,20 @@ fn trap_08_without_a_log_stable_replies_wait_for_the_bucket() {
     let inode = life.create(b"file");
     life.write(inode, 0, b"unstable", Stability::Unstable);
     bucket.controls.meta_puts.close();
-    let commit =
-        life.spawn(move |volume| async move { volume.commit(&ROOT, inode, 0, 0).await.unwrap() });
+    let opened = Moment::default();
+    let commit = life.spawn_until(&opened, move |volume| async move {
+        volume.commit(&ROOT, inode, 0, 0).await.unwrap()
+    });
     eventually("the checkpoint is being published", || {
         bucket.controls.meta_puts.held() > 0
     });
-    std::thread::sleep(Duration::from_millis(200));
-    assert!(
-        !commit.is_finished(),
-        "COMMIT was answered before the bucket had the data"
-    );
+    eventually("COMMIT waits for the bucket", || {
+        life.waiting(Trouble::Bucket) == 1
+    });
+    opened.mark();
     bucket.controls.meta_puts.open();
-    life.join(commit);
+    let (_, waited) = life.join(commit);
+    assert!(waited, "COMMIT was answered before the bucket had the data");
     life.crash();
     elsewhere(&bucket, inode, b"unstable");
 }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use forebay_fs::Volume;
@@ -9,7 +10,7 @@ use forebay_object::faults::Faults;
 use forebay_types::Inode;
 use forebay_vfs::{
     Attributes, CreateMode, Credentials, DirectoryEntry, Error, FileSystem, NewNode, SetAttributes,
-    Stability, WriteReply,
+    Stability, Trouble, WriteReply,
 };
 use tokio::runtime::Runtime;
 
@@ -23,6 +24,21 @@ pub struct Life {
     pub(super) controls: Arc<Faults>,
     /// Whether it repeats calls that are to be tried again later, as clients do.
     pub patient: bool,
+}
+
+/// A moment that a test marks right before it ends what operations wait for.
+#[derive(Clone, Default)]
+pub struct Moment(Arc<AtomicBool>);
+
+impl Moment {
+    /// The moment has come.
+    pub fn mark(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    pub fn has_come(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
 }
 
 impl Drop for Life {
@@ -78,6 +94,29 @@ impl Life {
         F: Future<Output = T> + Send + 'static,
     {
         self.runtime().spawn(operations(self.volume.clone()))
+    }
+
+    /// Like [`Life::spawn`]; the task also returns whether the moment had come when the operations ended.
+    pub fn spawn_until<T, F>(
+        &self,
+        moment: &Moment,
+        operations: impl FnOnce(Volume) -> F,
+    ) -> tokio::task::JoinHandle<(T, bool)>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let moment = moment.clone();
+        let operations = operations(self.volume.clone());
+        self.runtime().spawn(async move {
+            let result = operations.await;
+            (result, moment.has_come())
+        })
+    }
+
+    /// Number of calls that wait now because of this trouble.
+    pub fn waiting(&self, trouble: Trouble) -> u64 {
+        self.volume.troubles().counts(trouble).waiting
     }
 
     /// Waits for the result of a spawned task.

@@ -23,7 +23,7 @@ use disk::Disk;
 use forebay_object::faults::{Faults, FaultyStore};
 pub use life::Life;
 #[allow(unused_imports, reason = "not all who include this file use them")]
-pub use life::{read, write};
+pub use life::{Moment, read, write};
 
 pub const ROOT: Credentials = Credentials::ROOT;
 
