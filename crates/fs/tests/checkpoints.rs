@@ -7,7 +7,7 @@ use crate::common::*;
 use forebay_fs::Compression;
 use forebay_fs::FsConfig;
 use forebay_types::{BLOCK_SIZE, Inode, Lsn};
-use forebay_vfs::{FileSystem, SetAttributes, Stability};
+use forebay_vfs::{FileSystem, SetAttributes, Stability, Trouble};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -351,7 +351,10 @@ fn writes_and_renames_during_an_upload_neither_wait_nor_get_lost() {
     let old = pattern(1, 3 << 20);
     life.write(inode, 0, &old, Stability::Unstable);
     bucket.controls.pack_puts.close();
-    let flush = life.spawn(|volume| async move { volume.flush().await.unwrap() });
+    let opened = Moment::default();
+    let flush = life.spawn_until(&opened, |volume| async move {
+        volume.flush().await.unwrap();
+    });
     eventually("an upload is under way", || {
         bucket.controls.pack_puts.held() > 0
     });
@@ -365,9 +368,10 @@ fn writes_and_renames_during_an_upload_neither_wait_nor_get_lost() {
     expected.truncate(2 << 20);
     life.create(b"new");
     assert_bytes(&life.read(inode, 0, 4 << 20), &expected);
-    assert!(!flush.is_finished());
+    opened.mark();
     bucket.controls.pack_puts.open();
-    life.join(flush);
+    let ((), waited) = life.join(flush);
+    assert!(waited);
     let copy = bucket.copy();
     let other = copy.start_elsewhere(|_| {});
     assert_bytes(&other.read(other.lookup(b"file").inode, 0, 4 << 20), &old);
@@ -417,26 +421,35 @@ fn concurrent_misses_of_one_frame_share_one_get() {
     let inode = life.create(b"file");
     life.write(inode, 0, &pattern(1, 1 << 20), Stability::Unstable);
     life.flush();
+    let other = life.create(b"other");
+    life.write(other, 0, &pattern(2, 1000), Stability::Unstable);
+    life.flush();
     life.crash();
     let life = bucket.start_elsewhere(|_| {});
-    life.getattr(inode).unwrap();
-    bucket.controls.pack_gets.close();
-    let readers: Vec<_> = (0..8)
-        .map(|i| {
-            life.spawn(move |volume| async move {
-                volume.read(&ROOT, inode, i * 1000, 500).await.unwrap()
-            })
-        })
-        .collect();
-    eventually("a fetch is under way", || {
-        bucket.controls.pack_gets.held() > 0
+    for inode in [inode, other] {
+        life.getattr(inode).unwrap();
+    }
+    let gets = &bucket.controls.pack_gets;
+    let before = gets.arrived();
+    gets.close();
+    // In the order of this list; the last one reads a frame of another pack.
+    let readers = life.spawn(move |volume| async move {
+        let places = (0..8).map(|i| (inode, i * 1000)).chain([(other, 0)]);
+        let reads = places.map(|(inode, at)| {
+            let volume = volume.clone();
+            async move { volume.read(&ROOT, inode, at, 500).await.unwrap() }
+        });
+        futures_util::future::join_all(reads).await
     });
-    std::thread::sleep(Duration::from_millis(100));
-    assert_eq!(bucket.controls.pack_gets.held(), 1);
-    bucket.controls.pack_gets.open();
-    for (i, reader) in readers.into_iter().enumerate() {
-        let found = life.join(reader).data.concat();
-        assert_eq!(found, pattern(1, 1 << 20)[i * 1000..i * 1000 + 500]);
+    eventually("all wait, and the last one has asked the bucket", || {
+        life.waiting(Trouble::Bucket) == 9 && gets.held() >= 2
+    });
+    gets.open();
+    let found = life.join(readers);
+    assert_eq!(gets.arrived() - before, 2, "one GET for each frame");
+    for (i, read) in found[..8].iter().enumerate() {
+        let expected = &pattern(1, 1 << 20)[i * 1000..i * 1000 + 500];
+        assert_eq!(read.data.concat(), expected);
     }
 }
 
@@ -447,6 +460,9 @@ fn sequential_readers_are_read_ahead_for_and_random_ones_are_not() {
     let inode = life.create(b"file");
     let data = pattern(1, 24 << 20);
     life.write(inode, 0, &data, Stability::Unstable);
+    let other = life.create(b"other");
+    let other_data = pattern(2, 8 << 20);
+    life.write(other, 0, &other_data, Stability::Unstable);
     life.flush();
     life.crash();
 
@@ -467,11 +483,16 @@ fn sequential_readers_are_read_ahead_for_and_random_ones_are_not() {
             &data[at as usize..at as usize + 4096],
         );
     }
-    std::thread::sleep(Duration::from_millis(100));
+    // What is fetched ahead of this reader has its turn after whatever was fetched ahead of those reads, and all of it
+    // has leased memory until it is there.
+    assert_bytes(&life.read(other, 0, 8 << 20), &other_data);
+    eventually("all fetches have ended", || {
+        life.volume.status().leased_bytes == 0
+    });
     let got = bucket.counts().bytes_got - got;
     assert!(
         got < (13 << 20),
-        "{got} bytes for three reads of one block each"
+        "{got} bytes for three reads of one frame each, and a file of 8 MiB"
     );
 }
 
