@@ -1,6 +1,7 @@
 //! Content that the volume has already is not uploaded again, reads as it was written whatever happens to the file
 //! that brought it, and is deleted when nothing refers to it any more.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -211,18 +212,26 @@ fn what_only_looks_the_same_to_the_cheap_filter_is_not_shared() {
 }
 
 /// A block that is uploaded eagerly finds its content in the pack of the file `first`, which is removed in the
-/// checkpoint before: that has closed, and waits for the pack of another file. Returns the flush of that checkpoint.
+/// checkpoint before: that has closed, and waits for the pack of another file. The file `lost` loses its bytes in the
+/// same way after `first`, and nobody finds its pack.
 fn found_while_the_first_goes(
     bucket: &Bucket,
     life: &Life,
     content: &[u8],
-    goes: fn(&Life, Inode),
-) -> (Inode, tokio::task::JoinHandle<()>) {
+    goes: fn(&Life, &[u8]),
+) -> Found {
     let (first, second) = (life.create(b"first"), life.create(b"second"));
     life.write(first, 0, content, Stability::Unstable);
     life.flush();
-    assert_eq!(bucket.packs().len(), 1);
-    goes(life, first);
+    let packs = bucket.packs();
+    assert_eq!(packs.len(), 1);
+    let lost = life.create(b"lost");
+    life.write(lost, 0, &pattern(6, BLOCK), Stability::Unstable);
+    life.flush();
+    let is_new = |(pack, _): &(PathBuf, u64)| *pack != packs[0].0;
+    let (lost_pack, _) = bucket.packs().into_iter().find(is_new).unwrap();
+    goes(life, b"first");
+    goes(life, b"lost");
     let other = life.create(b"other");
     life.write(other, 0, b"too short to be shared", Stability::Unstable);
     bucket.controls.pack_puts.close();
@@ -236,27 +245,44 @@ fn found_while_the_first_goes(
     eventually("the block has left", || {
         life.volume.status().dirty_bytes <= 100
     });
-    assert_eq!(bucket.packs().len(), 1, "it was found");
-    (second, flush)
+    assert_eq!(bucket.packs().len(), 2, "it was found");
+    Found {
+        second,
+        lost_pack,
+        flush,
+    }
+}
+
+/// See [`found_while_the_first_goes`].
+struct Found {
+    second: Inode,
+    lost_pack: PathBuf,
+    /// The flush of the checkpoint that has closed.
+    flush: tokio::task::JoinHandle<()>,
+}
+
+fn cut_off(life: &Life, name: &[u8]) {
+    life.truncate(life.lookup(name).inode, 0);
 }
 
 #[test]
 fn a_pack_that_is_found_and_then_loses_its_last_bytes_is_kept() {
     // How the first file loses its bytes, and whether with its checkpoint or when its maps are collected.
-    let ways: [fn(&Life, Inode); 2] = [
-        |life, _| life.remove(b"first"),
-        |life, inode| life.truncate(inode, 0),
-    ];
+    let ways: [fn(&Life, &[u8]); 2] = [Life::remove, cut_off];
     for (case, goes) in ways.into_iter().enumerate() {
         for crashes in [false, true] {
             let bucket = Bucket::new();
             let life = bucket.start(eager);
             let content = pattern(5, BLOCK);
-            let (second, flush) = found_while_the_first_goes(&bucket, &life, &content, goes);
+            let Found {
+                second,
+                lost_pack,
+                flush,
+            } = found_while_the_first_goes(&bucket, &life, &content, goes);
             bucket.controls.pack_puts.open();
             life.join(flush);
-            // Time to collect and to delete.
-            std::thread::sleep(Duration::from_millis(200));
+            // Dead packs are deleted in the order of their numbers.
+            eventually("the pack behind it is deleted", || !lost_pack.exists());
             assert_eq!(bucket.packs().len(), 2, "case {case}: it is pinned");
             if crashes {
                 life.crash();
@@ -287,8 +313,8 @@ fn a_pack_that_is_found_and_then_loses_its_last_bytes_is_kept() {
 fn a_pack_that_was_found_in_vain_goes_after_all() {
     let bucket = Bucket::new();
     let life = bucket.start(eager);
-    let cut: fn(&Life, Inode) = |life, inode| life.truncate(inode, 0);
-    let (second, flush) = found_while_the_first_goes(&bucket, &life, &pattern(5, BLOCK), cut);
+    let Found { second, flush, .. } =
+        found_while_the_first_goes(&bucket, &life, &pattern(5, BLOCK), cut_off);
     life.truncate(second, 0);
     life.remove(b"other");
     bucket.controls.pack_puts.open();
