@@ -269,13 +269,15 @@ fn packs_that_a_crash_left_unpublished_are_deleted_and_the_log_has_their_bytes()
     life.crash();
     let left = bucket.packs().len();
 
+    let lists = bucket.controls.pack_lists();
     let life = bucket.start(|config| {
         eager(config);
         config.orphan_grace = Duration::from_secs(3600);
     });
     life.flush();
     nudge(&life);
-    std::thread::sleep(Duration::from_millis(300));
+    looked(&life);
+    assert!(bucket.controls.pack_lists() > lists);
     assert_eq!(life.volume.status().collector.orphans_deleted, 0);
     assert!(
         bucket.packs().len() > left,
@@ -424,17 +426,28 @@ fn order(life: &Life) {
     eventually("it is done", || !life.volume.status().collector.is_ordered);
 }
 
+/// Waits until the collector has done whatever it does while there is nothing to rewrite: the step that ends an order
+/// looks for orphans after that, and only a later step ends the next order.
+fn looked(life: &Life) {
+    order(life);
+    order(life);
+}
+
 #[test]
 fn an_order_has_everything_rewritten_without_a_commit_and_then_there_is_quiet() {
     let bucket = Bucket::new();
     let inode = with_a_small_dead_pack(&bucket);
+    let lists = bucket.controls.pack_lists();
     let life = bucket.start(large_packs);
     nudge(&life);
     eventually("it is known", || {
         life.volume.status().collector.to_rewrite == 1
     });
     nudge(&life);
-    std::thread::sleep(Duration::from_millis(100));
+    // It looks for orphans only while there is nothing to rewrite.
+    eventually("it finds nothing to rewrite", || {
+        bucket.controls.pack_lists() > lists
+    });
     assert_eq!(life.volume.status().collector.rewritten, 0);
     life.stop();
 
@@ -449,14 +462,21 @@ fn an_order_has_everything_rewritten_without_a_commit_and_then_there_is_quiet() 
     assert_eq!(status.collector.copied_bytes, 64 << 10);
     assert_eq!(status.published, published, "nothing has changed");
     eventually("the old pack has gone", || bucket.packs().len() == 2);
-    // A second order finds no work.
-    order(&life);
+    // Further orders find no work.
+    looked(&life);
     assert_eq!(life.volume.status().collector.rewritten, 1);
     let content = [pattern(1, 64 << 10), pattern(2, 192 << 10)].concat();
     assert!(life.read(inode, 0, content.len()) == content);
+    eventually("it is quiet", || {
+        let before = bucket.counts();
+        std::thread::sleep(Duration::from_millis(500));
+        bucket.counts() == before
+    });
+    // Nor do they send any request, now that the bucket was looked through twice.
     let before = bucket.counts();
-    std::thread::sleep(Duration::from_millis(500));
+    looked(&life);
     assert_eq!(bucket.counts(), before);
+    assert_eq!(life.volume.status().collector.rewritten, 1);
     life.crash();
     let elsewhere = bucket.start_elsewhere(unhurried);
     assert!(elsewhere.read(inode, 0, content.len()) == content);
@@ -536,11 +556,16 @@ fn a_pack_that_comes_back_by_an_upload_without_an_answer_goes_again() {
         "nothing refers to it, so nothing looks for it"
     );
     assert_eq!(life.volume.status().collector.orphans_deleted, 1);
-    // Only once.
+    // Only once: another one that is deleted later is looked for later.
     arrive(&doubtful, &its_bytes);
-    std::thread::sleep(Duration::from_millis(1200));
-    nudge(&life);
-    std::thread::sleep(Duration::from_millis(200));
+    faults.next(Request::Put, "packs/", FaultKind::LostAnswer, 1);
+    let (another, another_bytes) = publish(b"another", 3);
+    assert_eq!(faults.injected().get(&FaultKind::LostAnswer), Some(&2));
+    life.remove(b"another");
+    life.flush();
+    eventually("it is deleted", || !another.exists());
+    arrive(&another, &another_bytes);
+    nudged_until(&life, "it is deleted again", || !another.exists());
     assert!(doubtful.exists());
     life.stop();
     // A pack that comes later is still deleted after the next start.
@@ -570,11 +595,10 @@ fn what_a_gateway_before_had_on_its_way_goes_though_it_arrives_after_the_first_l
     left.iter()
         .for_each(|(pack, _)| std::fs::remove_file(pack).unwrap());
 
+    let lists = bucket.controls.pack_lists();
     let life = bucket.start(short_grace);
-    let lists = bucket.counts().lists;
     nudge(&life);
-    eventually("the first look", || bucket.counts().lists > lists);
-    std::thread::sleep(Duration::from_millis(200));
+    eventually("the first look", || bucket.controls.pack_lists() > lists);
     arrive(&late, &bytes);
     nudged_until(&life, "it is deleted", || !late.exists());
     assert_eq!(life.volume.status().collector.orphans_deleted, 1);

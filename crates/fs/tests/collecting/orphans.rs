@@ -1,10 +1,8 @@
 //! Orphaned packs.
 
-use std::time::Duration;
-
 use forebay_fs::FsConfig;
 
-use super::{MIB, eager, write};
+use super::{MIB, eager, order, write};
 use crate::common::{Bucket, Life, eventually, pattern};
 
 #[test]
@@ -46,8 +44,8 @@ fn packs_of_this_gateway_that_are_not_published_yet_are_no_orphans() {
     eventually("the orphans have gone", || {
         life.volume.status().collector.orphans_deleted >= orphans
     });
-    // Time for further objects to be deleted.
-    std::thread::sleep(Duration::from_millis(200));
+    // The order ends only after the look that has deleted them.
+    order(&life);
     let after = bucket.packs();
     let gone = before.iter().filter(|pack| !after.contains(pack)).count();
     assert_eq!(gone as u64, orphans);
