@@ -99,5 +99,5 @@ row 'a copy of it' 1 tree
 row 'a file that grows, its first version' 0 versions
 row 'all its versions' 1 versions
 row 'a file of 1 GiB' 0 large
-row '1 % of it written anew, 4 KiB anywhere' 1 large
+row '1 % of it rewritten, 4 KiB anywhere' 1 large
 row '10,000 small files' 0 small

@@ -26,7 +26,7 @@ const ASKED: usize = 16;
 const LEVELS: usize = 3;
 
 /// Time limit for the search for other volumes; its result is only advice.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Number of names in a folder that are compared.
 const NAMES: usize = 10_000;
@@ -60,7 +60,7 @@ impl NewVolume {
         let url = config.store.as_str().trim_end_matches('/');
         let near = match (config.store.folder(), store) {
             (Some(folder), _) => Ok(near_folder(folder)),
-            (None, Some(store)) => match timeout(PATIENCE, near_prefix(store)).await {
+            (None, Some(store)) => match timeout(TIMEOUT, near_prefix(store)).await {
                 Ok(near) => near,
                 Err(_) => Err("no answer in time".to_owned()),
             },
@@ -177,7 +177,7 @@ fn capital(text: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use forebay_object::PaceSettings;
+    use forebay_object::RetrySettings;
     use object_store::memory::InMemory;
 
     use super::*;
@@ -209,7 +209,7 @@ mod tests {
             Arc::new(inner),
             Path::from(prefix),
             url,
-            PaceSettings::default(),
+            RetrySettings::default(),
         )
     }
 
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_for_a_volume_gets_one() {
+    async fn a_volume_that_is_asked_for_is_made() {
         let store = bucket("prd", &["prod/forebay.volume"]).await;
         let config = config(&store.url);
         NewVolume::Asked.allow(&config, Some(&store)).await.unwrap();

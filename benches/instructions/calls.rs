@@ -42,7 +42,7 @@ pub(crate) fn config() -> ServerConfig {
 }
 
 /// The caller: an ordinary user in five groups.
-pub(crate) fn who() -> Credentials {
+pub(crate) fn caller() -> Credentials {
     Credentials {
         uid: 1000,
         gid: 1000,
@@ -58,15 +58,15 @@ pub(crate) fn peer() -> SocketAddr {
 
 /// A call, as a record without its mark. The arguments that `arguments` writes follow the handle of `inode`.
 pub(crate) fn call(procedure: u32, inode: Inode, arguments: impl FnOnce(&mut Writer)) -> Vec<u8> {
-    let who = who();
+    let caller = caller();
     let mut credential = Vec::new();
     let mut writer = Writer::new(&mut credential);
     writer.u32(0);
     writer.opaque(b"workstation");
-    writer.u32(who.uid);
-    writer.u32(who.gid);
-    writer.u32(who.groups.len() as u32);
-    who.groups.iter().for_each(|group| writer.u32(*group));
+    writer.u32(caller.uid);
+    writer.u32(caller.gid);
+    writer.u32(caller.groups.len() as u32);
+    caller.groups.iter().for_each(|group| writer.u32(*group));
 
     let config = config();
     let named = Named {

@@ -45,7 +45,7 @@ pub(crate) fn operations() -> Vec<Operation> {
 /// A file system with a file of 1 MiB that the caller owns.
 async fn file_system() -> (Arc<MemoryFileSystem>, Inode) {
     let fs = Arc::new(MemoryFileSystem::new());
-    let (root, caller) = (Credentials::default(), calls::who());
+    let (root, caller) = (Credentials::default(), calls::caller());
     let open_to_all = SetAttributes {
         mode: Some(0o777),
         ..SetAttributes::default()

@@ -85,7 +85,7 @@ const DATA: [Data; 4] = [
     },
     Data {
         name: "large",
-        steps: &["a file of 1 GiB", "1 % of it written anew, 4 KiB anywhere"],
+        steps: &["a file of 1 GiB", "1 % of it rewritten, 4 KiB anywhere"],
     },
     Data {
         name: "small",

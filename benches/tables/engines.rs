@@ -337,7 +337,7 @@ fn shown(
     let mut text = table::head(&titles);
     for &(_, name, ..) in chosen {
         let [theirs, engine, later, volume] =
-            [NFSSERVE, ENGINE, LATER, VOLUME].map(|who| figure(who, name));
+            [NFSSERVE, ENGINE, LATER, VOLUME].map(|caller| figure(caller, name));
         let told = |key: &str| table::digits(rounds.median(key).map(|value| value * scale));
         text += &table::line([
             name.to_owned(),

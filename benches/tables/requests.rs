@@ -222,7 +222,7 @@ async fn measure(effort: Effort) -> Result<String, Failure> {
             gateway.small_files(files).await
         })
         .await?;
-    let name = "one of them written anew";
+    let name = "one of them rewritten";
     table
         .row(name, &gateway, async |gateway| {
             let name = small(7);
@@ -282,18 +282,18 @@ async fn measure(effort: Effort) -> Result<String, Failure> {
     let found = gateway.volume.lookup(&ROOT, Inode::ROOT, b"large").await?;
     let inode = found.inode;
     table
-        .row("4 KiB of it written anew", &gateway, async |gateway| {
+        .row("4 KiB of it rewritten", &gateway, async |gateway| {
             gateway
                 .write(inode, MIB + 4 * KIB, 4 * KIB, Stability::FileSync)
                 .await
         })
         .await?;
     let blocks = large_bytes / (4 * KIB);
-    let anew = blocks / 100;
-    let name = format!("1 % of it written anew, {anew} times 4 KiB anywhere");
+    let rewritten = blocks / 100;
+    let name = format!("1 % of it rewritten, {rewritten} times 4 KiB anywhere");
     table
         .row(&name, &gateway, async |gateway| {
-            for turn in 0..anew {
+            for turn in 0..rewritten {
                 let block = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) % blocks;
                 let offset = block * 4 * KIB;
                 gateway

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use forebay_fs::Volume;
 use forebay_measure::{Arguments, Machine, Round, Rounds, table};
-use forebay_object::{PaceSettings, Store};
+use forebay_object::{RetrySettings, Store};
 use forebay_types::Inode;
 use forebay_vfs::{FileSystem, Stability};
 use object_store::memory::InMemory;
@@ -69,7 +69,7 @@ struct Made {
 
 fn store(bucket: InMemory) -> Store {
     let (root, url) = (ObjectPath::default(), "memory://".to_owned());
-    Store::new(Arc::new(bucket), root, url, PaceSettings::default())
+    Store::new(Arc::new(bucket), root, url, RetrySettings::default())
 }
 
 impl Made {

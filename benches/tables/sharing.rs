@@ -3,7 +3,7 @@
 //! Calls of a volume from one thread, from two threads at once, and from two threads that have a volume each, so that
 //! they share nothing but the machine. Each thread has a file and a directory of its own. The difference between the
 //! second and the third is the cost of the volume's locks and cache lines that callers share: those of the log, the
-//! gate between two checkpoints, the overlay, the cache's accounts and pool.
+//! checkpoint lock, the overlay, the cache's accounts and pool.
 //!
 //! Times are wall times of a call, with its thread's processor time beside them: a thread that waits for a lock sleeps.
 //! Log and bucket are in memory; nothing is published before the round is over. CREATE waits for the log's flush, which

@@ -27,7 +27,7 @@ const COMMAND: &str = "cargo bench --bench tables -- streams";
 const MIB: u64 = 1 << 20;
 const STREAMS: [u64; 3] = [1, 4, 16];
 /// Bytes per second of all writers together.
-const PACE: u64 = 128 * MIB;
+const RATE: u64 = 128 * MIB;
 
 /// Maxima of the samples, in MiB.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,7 +83,7 @@ async fn written(streams: u64, file_bytes: u64, paced: bool) -> Result<Most, Fai
             for offset in (0..file_bytes).step_by(MIB as usize) {
                 if paced {
                     let before = offset * streams + number * MIB;
-                    let due = Duration::from_secs_f64(before as f64 / PACE as f64);
+                    let due = Duration::from_secs_f64(before as f64 / RATE as f64);
                     sleep_until(began + due).await;
                 }
                 volume

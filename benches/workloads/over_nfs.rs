@@ -15,7 +15,7 @@ use crate::nfs_client::{Call, Client, Handle, Results, Work};
 /// Bytes kept of a reply where not all of it is needed: enough for the reply to a CREATE.
 const KEPT_BYTES: usize = 512;
 /// A server that takes longer for one workload counts as not answering.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 const FILE: &str = "large file";
 const TREE: &str = "tree";
 
@@ -98,7 +98,7 @@ impl Server {
                 Some(client) => client,
                 None => Client::connect(spec.nfs).await?,
             };
-            let done = tokio::time::timeout(PATIENCE, work(&mut connected, made)).await;
+            let done = tokio::time::timeout(TIMEOUT, work(&mut connected, made)).await;
             let done = done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
             *client = Some(connected);
             Ok(done)

@@ -16,11 +16,11 @@ use super::{
 };
 
 /// How long a gateway may take to report its status.
-const STATUS_PATIENCE: Duration = Duration::from_secs(10);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a gateway may take to change a quota, to find the paths of all quotas, or to look at all packs: it may
 /// have to read the bucket.
-const METADATA_PATIENCE: Duration = Duration::from_secs(60);
+const METADATA_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +77,7 @@ pub enum ClientError {
 /// # Errors
 /// There is no gateway, it may not be asked, or it does not answer within 10 s.
 pub async fn status(data_dir: &Path) -> Result<Status, ClientError> {
-    match ask(data_dir, Command::Status, Some(STATUS_PATIENCE)).await? {
+    match ask(data_dir, Command::Status, Some(STATUS_TIMEOUT)).await? {
         Reply::Status(status) => Ok(*status),
         other => Err(unexpected(data_dir, other)),
     }
@@ -88,7 +88,7 @@ pub async fn status(data_dir: &Path) -> Result<Status, ClientError> {
 /// # Errors
 /// As for [`status`].
 pub async fn exports(data_dir: &Path) -> Result<Vec<ExportStatus>, ClientError> {
-    match ask(data_dir, Command::Exports, Some(STATUS_PATIENCE)).await? {
+    match ask(data_dir, Command::Exports, Some(STATUS_TIMEOUT)).await? {
         Reply::Exports(exports) => Ok(exports),
         other => Err(unexpected(data_dir, other)),
     }
@@ -114,7 +114,7 @@ pub async fn quota(
     data_dir: &Path,
     request: QuotaRequest,
 ) -> Result<Vec<QuotaReport>, ClientError> {
-    match ask(data_dir, Command::Quota(request), Some(METADATA_PATIENCE)).await? {
+    match ask(data_dir, Command::Quota(request), Some(METADATA_TIMEOUT)).await? {
         Reply::Quota(quotas) => Ok(quotas),
         other => Err(unexpected(data_dir, other)),
     }
@@ -125,7 +125,7 @@ pub async fn quota(
 /// # Errors
 /// As for [`status`], and the reason if the request cannot be done.
 pub async fn scrub(data_dir: &Path, request: ScrubRequest) -> Result<ScrubReport, ClientError> {
-    match ask(data_dir, Command::Scrub(request), Some(METADATA_PATIENCE)).await? {
+    match ask(data_dir, Command::Scrub(request), Some(METADATA_TIMEOUT)).await? {
         Reply::Scrub(report) => Ok(*report),
         other => Err(unexpected(data_dir, other)),
     }
@@ -136,7 +136,7 @@ pub async fn scrub(data_dir: &Path, request: ScrubRequest) -> Result<ScrubReport
 /// # Errors
 /// As for [`status`], and the reason if the request cannot be done.
 pub async fn gc(data_dir: &Path, order: GcOrder) -> Result<GcReport, ClientError> {
-    match ask(data_dir, Command::Gc(order), Some(STATUS_PATIENCE)).await? {
+    match ask(data_dir, Command::Gc(order), Some(STATUS_TIMEOUT)).await? {
         Reply::Gc(report) => Ok(report),
         other => Err(unexpected(data_dir, other)),
     }
@@ -145,10 +145,10 @@ pub async fn gc(data_dir: &Path, order: GcOrder) -> Result<GcReport, ClientError
 async fn ask(
     data_dir: &Path,
     command: Command,
-    patience: Option<Duration>,
+    time_limit: Option<Duration>,
 ) -> Result<Reply, ClientError> {
     let exchange = exchange(data_dir, command);
-    match patience {
+    match time_limit {
         None => exchange.await,
         Some(after) => timeout(after, exchange).await.unwrap_or_else(|_| {
             Err(ClientError::Silent {

@@ -23,7 +23,7 @@ const CONNECTIONS: usize = 16;
 const FLUSHES: usize = 16;
 
 /// How long a client may take to send its line, and to take the reply.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Pause after a failed accept, as when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -112,7 +112,7 @@ async fn converse<C: Control>(
         return;
     }
     // A client that sends nothing in time, or disconnects, gets no reply.
-    let Ok(Ok(line)) = timeout(PATIENCE, receive(&mut stream)).await else {
+    let Ok(Ok(line)) = timeout(TIMEOUT, receive(&mut stream)).await else {
         return;
     };
     let reply = match line {
@@ -122,7 +122,7 @@ async fn converse<C: Control>(
     if let Ok(line) = to_line(&reply) {
         // If bytes of the request were left unread, the close would become a reset, which may overtake the reply;
         // only a client that sends more than its request can notice.
-        let _ = timeout(PATIENCE, stream.write_all(&line)).await;
+        let _ = timeout(TIMEOUT, stream.write_all(&line)).await;
     }
 }
 

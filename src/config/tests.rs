@@ -110,7 +110,7 @@ fn every_default_is_within_its_own_bounds_and_spelled_as_it_is_shown() {
 }
 
 #[test]
-fn the_data_dir_follows_who_runs_the_program() {
+fn the_data_dir_follows_the_user_of_the_program() {
     let data_dir = |places: Places| places.load().data_dir;
     let xdg = Places::new().variable("XDG_DATA_HOME", "/data");
     assert_eq!(data_dir(xdg), PathBuf::from("/data/forebay"));

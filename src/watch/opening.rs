@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_is_soon_over_is_not_said_and_the_next_begins_anew() {
+    fn a_step_that_is_soon_over_is_not_said_and_the_next_begins_again() {
         let mut watch = OpeningWatch::default();
         for second in 0..60 {
             let said = watch.look(Duration::from_secs(second), second / 4 + 1, "a step");

@@ -136,7 +136,7 @@ fn a_repair_says_what_it_does_and_what_is_left_by_its_exit_code() {
 }
 
 #[test]
-fn a_bucket_that_was_put_back_is_not_repaired_by_who_has_seen_a_later_one() {
+fn a_bucket_that_was_put_back_is_not_repaired_where_a_later_one_was_seen() {
     let place = Place::new();
     place.serve().stop_cleanly();
     let copy = |from: &Path, to: &Path| {

@@ -15,7 +15,7 @@ use forebay_soak::rude::{self, KINDS, Tally};
 use forebay_soak::world::World;
 
 use crate::support::nfs::Stable;
-use crate::support::{Gateway, PATIENCE, Place};
+use crate::support::{Gateway, Place, TIMEOUT};
 
 /// Turns of each thread of a rude client: each of the 13 wrong records is sent once.
 const TURNS: u64 = 13;
@@ -60,7 +60,7 @@ fn the_well_behaved_client_measures_and_remembers() {
     let (world, meter) = (Arc::new(world), Arc::new(Meter::default()));
     let threads = polite::start(&world, &meter).unwrap();
     // Until each of its ten kinds of call was made: the least frequent ones come last.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while world.ledger.so_far().kept.len() < 4 || meter.alone.figures().len() < 10 {
         assert!(Instant::now() < deadline, "{:?}", meter.alone.figures());
         assert!(world.pause(Duration::from_millis(20)));

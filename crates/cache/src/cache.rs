@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_is_for_those_who_draw_on_it_alone() {
+    fn the_reserve_is_only_for_writers_that_may_use_it() {
         let cache = Cache::with_reserve(1 << 20, 1 << 18);
         assert!(cache.has_room(3 << 18));
         assert!(!cache.has_room((3 << 18) + 1));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn several_who_lease_at_once_are_not_given_more_than_there_is() {
+    fn several_leases_at_once_do_not_exceed_what_there_is() {
         let cache = Cache::new(100);
         let taken = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)

@@ -123,7 +123,7 @@ pub struct Link<R> {
     stream: Option<TcpStream>,
     pending: BTreeMap<u32, Pending>,
     next: u32,
-    patience: Duration,
+    time_limit: Duration,
     /// The address that it connects from; `None` leaves the choice to the system.
     source: Option<IpAddr>,
     caller: Caller,
@@ -135,14 +135,14 @@ pub struct Link<R> {
 impl<R: Reach> Link<R> {
     /// Creates a link whose transaction ids begin at `first`. Links of one client address must not use
     /// the same ids, because a server distinguishes calls by them. A call that has no answer for
-    /// `patience` while the server is reachable ends the link with [`LinkError::Stuck`].
-    pub fn new(reach: R, first: u32, patience: Duration) -> Link<R> {
+    /// `time_limit` while the server is reachable ends the link with [`LinkError::Stuck`].
+    pub fn new(reach: R, first: u32, time_limit: Duration) -> Link<R> {
         Link {
             reach,
             stream: None,
             pending: BTreeMap::new(),
             next: first,
-            patience,
+            time_limit,
             source: None,
             caller: Caller::ROOT,
             input: Vec::new(),
@@ -253,7 +253,7 @@ impl<R: Reach> Link<R> {
             if answer.reply.clone().done() != Err(later) {
                 return Ok(answer.reply);
             }
-            if began.elapsed() > self.patience {
+            if began.elapsed() > self.time_limit {
                 return Err(stuck(call.0, request.name, began.elapsed()));
             }
             std::thread::sleep(JUKEBOX_PAUSE);
@@ -285,7 +285,7 @@ impl<R: Reach> Link<R> {
     fn look_at_clock(&self) -> Result<(), LinkError> {
         let oldest = self.pending.iter().min_by_key(|(_, call)| call.since);
         match oldest {
-            Some((xid, call)) if call.since.elapsed() > self.patience => {
+            Some((xid, call)) if call.since.elapsed() > self.time_limit => {
                 Err(stuck(*xid, call.name, call.since.elapsed()))
             }
             _ => Ok(()),

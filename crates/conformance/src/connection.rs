@@ -14,7 +14,7 @@ use crate::{Call, Results};
 const LAST_FRAGMENT: u32 = 1 << 31;
 
 /// Longer than any call may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The caller's credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub enum Broken {
 pub struct Connection {
     stream: TcpStream,
     xid: u32,
-    who: Identity,
+    caller: Identity,
 }
 
 impl Connection {
@@ -72,10 +72,14 @@ impl Connection {
     ///
     /// # Errors
     /// The stream's options cannot be set.
-    pub fn new(stream: TcpStream, xid: u32, who: Identity) -> io::Result<Connection> {
+    pub fn new(stream: TcpStream, xid: u32, caller: Identity) -> io::Result<Connection> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Connection { stream, xid, who })
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        Ok(Connection {
+            stream,
+            xid,
+            caller,
+        })
     }
 
     /// Makes a call of NFS.
@@ -103,7 +107,7 @@ impl Connection {
     ) -> Result<Result<Vec<u8>, Rejected>, Broken> {
         self.xid = self.xid.wrapping_add(1);
         let header = Encoder::default().u32s(&[self.xid, 0, 2, program, version, procedure]);
-        let mut call = match &self.who {
+        let mut call = match &self.caller {
             Identity::Nobody => header.u32s(&[0, 0]),
             Identity::User(uid, gid, groups) => {
                 let credential = Encoder::default()

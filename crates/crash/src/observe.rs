@@ -9,7 +9,7 @@ use forebay_client::{
 };
 
 /// Longer than any call takes on a working server.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Bytes of a READ.
 const READ_BYTES: u32 = 256 << 10;
@@ -57,7 +57,7 @@ impl Observer {
         // Writers have numbers without the highest bit.
         let first = 0x8000_0000 | number << 16;
         Observer {
-            link: Link::new(Steady::new(address), first, PATIENCE),
+            link: Link::new(Steady::new(address), first, TIMEOUT),
         }
     }
 

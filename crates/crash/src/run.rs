@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::check::{Mismatch, Then};
 use crate::gate::Phase;
 use crate::history::Stamp;
-use crate::observe::PATIENCE;
+use crate::observe::TIMEOUT;
 use crate::options::{Mode, Options};
 use crate::power::{Loss, PowerError, cut_power};
 use crate::random::Random;
@@ -185,7 +185,7 @@ fn settle(scene: &mut Scene, server: &mut Server) -> Result<(), Failure> {
     let began = Instant::now();
     while scene.shared.stable_calls.load(Ordering::Acquire) > 0 {
         scene.linger(server, Duration::from_millis(5))?;
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIMEOUT {
             return Err(Failure::Other(
                 "calls that promise stable storage have no answer".to_owned(),
             ));
@@ -236,7 +236,7 @@ fn finish(
     let began = Instant::now();
     while !scene.shared.all_ended(Duration::from_millis(20)) {
         scene.linger(&mut server, Duration::ZERO)?;
-        if began.elapsed() > 2 * PATIENCE {
+        if began.elapsed() > 2 * TIMEOUT {
             return Err(Failure::Other(
                 "the writers do not come to an end".to_owned(),
             ));

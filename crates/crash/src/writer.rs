@@ -16,7 +16,7 @@ use forebay_client::{CallId, Link, LinkError, Request, Verifier};
 
 use crate::gate::{Gate, Shared, count};
 use crate::ledger::{Ledger, Pending};
-use crate::observe::PATIENCE;
+use crate::observe::TIMEOUT;
 use crate::random::Random;
 
 /// How a writer works.
@@ -59,7 +59,7 @@ impl Writer {
         let number = open_book(&ledger).writer as u32;
         Writer {
             // 2^23 call numbers for each of 256 writers, apart from the observers' numbers.
-            link: Link::new(Gate::new(shared.clone()), number << 23, PATIENCE),
+            link: Link::new(Gate::new(shared.clone()), number << 23, TIMEOUT),
             shared,
             ledger,
             random,

@@ -183,7 +183,7 @@ fn a_frame_that_was_forgotten_can_be_put_again_and_the_newer_one_counts() {
 }
 
 #[test]
-fn a_region_begun_anew_has_nothing_of_its_former_life() {
+fn a_region_begun_again_has_nothing_of_its_former_life() {
     let disk = Disk::new();
     let cache = disk.open();
     put(&cache, 0..OF_A_REGION * REGIONS, MIB);

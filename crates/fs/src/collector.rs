@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::publisher::{AccountChange, Committer, Halted, Observer, Turn};
+use crate::publisher::{AccountChange, BetweenCheckpoints, Committer, Halted, Observer};
 use late::Late;
 use orders::Orders;
 use orphans::Looks;
@@ -246,7 +246,7 @@ impl Observer for Collector {
 }
 
 #[async_trait]
-impl Turn for Collector {
+impl BetweenCheckpoints for Collector {
     fn has_work(&self) -> bool {
         let surveys = self.begun.load(Ordering::Acquire) && self.survey.lock().rest().is_some();
         surveys || self.copied.lock().is_some()

@@ -15,9 +15,10 @@
 //! of the bucket: it tries again until it succeeds or the volume stops.
 //!
 //! Only the publisher commits metadata. Other engines see its commits as [observers](Observer) and commit in its
-//! [turn](Turn).
+//! [between two checkpoints](BetweenCheckpoints).
 
 mod account_updates;
+mod between_checkpoints;
 mod committer;
 mod content;
 mod context;
@@ -33,7 +34,6 @@ mod put_pack;
 mod reclaim;
 mod share;
 mod truncated;
-mod turn;
 mod upload;
 
 use std::collections::BTreeMap;
@@ -49,6 +49,7 @@ use tokio::time::Instant;
 use crate::state::Stopped;
 
 pub(crate) use account_updates::AccountUpdates;
+pub(crate) use between_checkpoints::BetweenCheckpoints;
 pub(crate) use committer::Committer;
 pub(crate) use context::{CheckpointSource, Context};
 pub(crate) use observer::{AccountChange, Observer};
@@ -56,7 +57,6 @@ pub(crate) use progress::Progress;
 pub use progress::Stage;
 pub(crate) use proof::Proof;
 pub(crate) use put_pack::{PutPack, address, known_frame};
-pub(crate) use turn::Turn;
 
 /// The volume has stopped: nothing more can be published.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ pub(crate) struct Publisher {
     progress: Arc<Progress>,
     proof: Arc<Proof>,
     /// Engines that commit in the publisher's turn.
-    turns: Vec<Arc<dyn Turn>>,
+    between: Vec<Arc<dyn BetweenCheckpoints>>,
     /// Decides how packs are compressed.
     compressing: Arc<Packs>,
     /// Flushes that wait for everything to be published.
@@ -98,7 +98,7 @@ impl Publisher {
         context: Context,
         committer: Arc<Committer>,
         proof: Arc<Proof>,
-        turns: Vec<Arc<dyn Turn>>,
+        between: Vec<Arc<dyn BetweenCheckpoints>>,
     ) -> Publisher {
         Publisher {
             compressing: Packs::new(context.config.upload_parallel),
@@ -106,7 +106,7 @@ impl Publisher {
             context,
             committer,
             proof,
-            turns,
+            between,
             flushes: Mutex::default(),
             eager_packs: Mutex::default(),
         }
@@ -180,11 +180,11 @@ impl Publisher {
                 if self.progress.has_garbage() && self.reclaim().await.is_err() {
                     return;
                 }
-                for turn in &self.turns {
-                    if turn.has_work() && turn.step(&self.committer).await.is_err() {
+                for engine in &self.between {
+                    if engine.has_work() && engine.step(&self.committer).await.is_err() {
                         return;
                     }
-                    turn.over();
+                    engine.over();
                 }
                 if !flushes.is_empty() {
                     let just_proven = self.progress.last() != before;
@@ -205,13 +205,13 @@ impl Publisher {
                 }
                 continue;
             }
-            if let Some(turn) = self.turns.iter().find(|turn| turn.has_work()) {
-                if turn.step(&self.committer).await.is_err() {
+            if let Some(engine) = self.between.iter().find(|engine| engine.has_work()) {
+                if engine.step(&self.committer).await.is_err() {
                     return;
                 }
                 continue;
             }
-            self.turns.iter().for_each(|turn| turn.over());
+            self.between.iter().for_each(|engine| engine.over());
             let since = self.context.source.open_since();
             let buffers = &self.context.memory.pack_buffers;
             if buffers.stale_at().is_some_and(|at| at <= Instant::now()) {

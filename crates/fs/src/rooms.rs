@@ -29,7 +29,7 @@ use crate::damages::Damages;
 use crate::files::Files;
 use crate::healer::Healer;
 use crate::publisher::{
-    self, CheckpointSource, Committer, Observer, Progress, Proof, Publisher, Turn,
+    self, BetweenCheckpoints, CheckpointSource, Committer, Observer, Progress, Proof, Publisher,
 };
 use crate::scrub::{self, Scrub};
 use crate::state::{Closed, Node, Parts, State, StoreTrouble, TakenOver};
@@ -134,8 +134,8 @@ impl Rooms {
             damages: damages.clone(),
             source: Arc::new(Checkpoints(state.clone())),
         };
-        let turns: [Arc<dyn Turn>; 1] = [collector.clone()];
-        let publisher = Publisher::new(context, committer, proof, turns.to_vec());
+        let between: [Arc<dyn BetweenCheckpoints>; 1] = [collector.clone()];
+        let publisher = Publisher::new(context, committer, proof, between.to_vec());
         let publisher = Arc::new(publisher);
         let files = Files::new(
             state.clone(),
@@ -167,7 +167,7 @@ impl Rooms {
             Engine::new("fingerprints", publisher().learn_frames()),
             Engine::new("eager uploads", publisher().upload_eagerly_forever()),
             Engine::new("log", self.state.clone().watch_log(local.clone())),
-            Engine::new("quotas", self.files.clone().spread_forever()),
+            Engine::new("quotas", self.files.clone().move_counts_forever()),
             Engine::new("collector", self.collector.clone().run_forever()),
             Engine::new("scrub", self.scrub.clone().run_forever()),
             Engine::new("healer", self.healer.clone().run_forever()),

@@ -33,7 +33,7 @@ use forebay_types::{Inode, PackId};
 
 use crate::publisher::{AccountChange, Observer};
 use board::Board;
-use plan::{Due, Pace, Queue, Survey};
+use plan::{Due, Queue, RateLimit, Survey};
 use report::ScrubWait as Wait;
 
 pub(crate) use context::Context;
@@ -57,9 +57,9 @@ const STOPPED: &str = "it was stopped";
 
 /// Whether a request waits while the bucket does not answer.
 #[derive(Clone, Copy)]
-enum Patience {
-    Endless,
-    None,
+enum OnOutage {
+    Wait,
+    Fail,
 }
 
 /// The reason why a round cannot go on.
@@ -177,8 +177,8 @@ impl Scrub {
     async fn note_gone(&self, gone: BTreeSet<PackId>) {
         let why = |pack| (pack, "the pack is gone from the bucket".to_owned());
         let gone: BTreeMap<PackId, String> = gone.into_iter().map(why).collect();
-        let mut pace = Pace::new(self.context.rate);
-        if let Err(Broken(why)) = self.look_up(&gone, &mut pace).await {
+        let mut rate = RateLimit::new(self.context.rate);
+        if let Err(Broken(why)) = self.look_up(&gone, &mut rate).await {
             tracing::warn!("cannot find the files of a pack that is gone: {why}");
         }
     }
@@ -233,7 +233,7 @@ impl Scrub {
 
     /// Reads all packs whose last check was at this time or before, and those without a check.
     async fn read_packs(&self, before: u64) -> Result<(), Broken> {
-        let mut pace = Pace::new(self.context.rate);
+        let mut rate = RateLimit::new(self.context.rate);
         let mut blind = BTreeMap::new();
         loop {
             let (_, queue) = self.survey(before).await?;
@@ -243,7 +243,7 @@ impl Scrub {
                 while self.board.checks.lock().pending.len() >= MOST_CHECKS {
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
-                let verdict = self.verify(&due, &mut pace).await?;
+                let verdict = self.verify(&due, &mut rate).await?;
                 let record = verdict
                     .as_ref()
                     .map(|verdict| verdict.record(self.seconds()));
@@ -262,14 +262,14 @@ impl Scrub {
                 break;
             }
         }
-        self.look_up(&blind, &mut pace).await
+        self.look_up(&blind, &mut rate).await
     }
 
     /// Finds in the block maps the frames of packs without a readable index, and checks each.
     async fn look_up(
         &self,
         blind: &BTreeMap<PackId, String>,
-        pace: &mut Pace,
+        rate: &mut RateLimit,
     ) -> Result<(), Broken> {
         if blind.is_empty() {
             return Ok(());
@@ -290,7 +290,7 @@ impl Scrub {
                 for extent in map.extents() {
                     let frame = &extent.frame;
                     if blind.contains_key(&frame.pack) && seen.insert((frame.pack, frame.offset)) {
-                        self.turn(u64::from(frame.stored_len), pace).await;
+                        self.reserve(u64::from(frame.stored_len), rate).await;
                         if let Some(why) = self.check_alone(block, frame).await? {
                             self.context.damages.report(block, frame, &why);
                         }
@@ -307,7 +307,7 @@ impl Scrub {
     /// Surveys all packs; queues those whose last check was at this time or before.
     async fn survey(&self, before: u64) -> Result<(Survey, Queue), Broken> {
         let (mut survey, mut queue) = (Survey::default(), Queue::new(QUEUE));
-        self.for_each_pack(Patience::Endless, |pack, account, check| {
+        self.for_each_pack(OnOutage::Wait, |pack, account, check| {
             survey.add(account, check);
             if check.is_none_or(|check| check.checked <= before) {
                 queue.add(Due {
@@ -325,13 +325,13 @@ impl Scrub {
     /// Reads the accounts of all packs and their last checks.
     async fn for_each_pack(
         &self,
-        patience: Patience,
+        on_outage: OnOutage,
         mut each: impl FnMut(PackId, &PackRecord, Option<&ScrubRecord>),
     ) -> Result<(), Broken> {
         let mut rest = KeyRange::packs();
         loop {
             let accounts = self
-                .ask(patience, || self.context.catalog.scan(&rest, ACCOUNTS))
+                .ask(on_outage, || self.context.catalog.scan(&rest, ACCOUNTS))
                 .await?;
             let Some((last, _)) = accounts.last() else {
                 return Ok(());
@@ -352,7 +352,9 @@ impl Scrub {
                 pending.map(|(pack, check)| (*pack, *check)).collect()
             };
             let found = self
-                .ask(patience, || self.context.catalog.scan(&range, 2 * ACCOUNTS))
+                .ask(on_outage, || {
+                    self.context.catalog.scan(&range, 2 * ACCOUNTS)
+                })
                 .await?;
             let mut checks: BTreeMap<PackId, ScrubRecord> = BTreeMap::new();
             for (key, value) in &found {
@@ -386,19 +388,19 @@ impl Scrub {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        self.ask(Patience::Endless, ask).await
+        self.ask(OnOutage::Wait, ask).await
     }
 
-    /// Sends a request to the metadata, and repeats it as `patience` says.
-    async fn ask<T, F>(&self, patience: Patience, mut ask: impl FnMut() -> F) -> Result<T, Broken>
+    /// Sends a request to the metadata, and repeats it as `on_outage` says.
+    async fn ask<T, F>(&self, on_outage: OnOutage, mut ask: impl FnMut() -> F) -> Result<T, Broken>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
         let mut attempt = 1;
         loop {
-            match (ask().await, patience) {
+            match (ask().await, on_outage) {
                 (Ok(answer), _) => return Ok(answer),
-                (Err(StoreError::Transient(why)), Patience::Endless) => {
+                (Err(StoreError::Transient(why)), OnOutage::Wait) => {
                     self.board.waits_for(Some(Wait::Bucket(why)));
                     tokio::time::sleep(backoff(attempt, &*self.context.environment.random)).await;
                     attempt += 1;

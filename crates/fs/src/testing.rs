@@ -7,7 +7,7 @@ use forebay_environment::{Compute, Environment};
 use forebay_meta::record::{BlockMap, Content, FrameAddress, InodeRecord, PackRecord, VolumeState};
 use forebay_meta::{Batch, Catalog, Key, MemoryStore, Overlay};
 use forebay_object::faults::{Faults, FaultyStore};
-use forebay_object::{PaceSettings, Store};
+use forebay_object::{RetrySettings, Store};
 use forebay_pack::{Compression, PackKeys, PackWriter};
 use forebay_pack_store::PackStore;
 use forebay_quota::{Account, Accounts, Amount, Charge, UNLIMITED};
@@ -59,8 +59,8 @@ impl World {
         let faults = Arc::new(Faults::default());
         let bucket = FaultyStore::new(Arc::new(InMemory::new()), faults.clone());
         let url = "memory://".to_owned();
-        let pace = PaceSettings::default();
-        let store = Store::new(Arc::new(bucket), Path::default(), url, pace);
+        let retry = RetrySettings::default();
+        let store = Store::new(Arc::new(bucket), Path::default(), url, retry);
         let packs = PackStore::new(
             store.store.clone(),
             store.root.clone(),

@@ -429,12 +429,12 @@ impl FileSystem for Volume {
 
     async fn setattr(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         set: &SetAttributes,
         guard: Option<Timestamp>,
     ) -> Result<Change> {
-        let recorded = self.files.setattr(who, inode, set, guard).await?;
+        let recorded = self.files.setattr(caller, inode, set, guard).await?;
         match guard {
             // If repeated, it would find the ctime that it set itself.
             Some(_) => self.settle_once(recorded).await,
@@ -442,17 +442,22 @@ impl FileSystem for Volume {
         }
     }
 
-    async fn lookup(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Attributes> {
-        self.files.lookup(who, directory, name).await
+    async fn lookup(
+        &self,
+        caller: &Credentials,
+        directory: Inode,
+        name: &[u8],
+    ) -> Result<Attributes> {
+        self.files.lookup(caller, directory, name).await
     }
 
     async fn access(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         wanted: Access,
     ) -> Result<(Access, Attributes)> {
-        self.files.access(who, inode, wanted).await
+        self.files.access(caller, inode, wanted).await
     }
 
     async fn readlink(&self, _who: &Credentials, inode: Inode) -> Result<(Bytes, Attributes)> {
@@ -461,33 +466,35 @@ impl FileSystem for Volume {
 
     async fn read(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         count: u32,
     ) -> Result<ReadReply> {
-        self.files.read(who, inode, offset, count).await
+        self.files.read(caller, inode, offset, count).await
     }
 
     fn read_in_memory(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         count: u32,
     ) -> Option<ReadReply> {
-        self.files.read_in_memory(who, inode, offset, count)
+        self.files.read_in_memory(caller, inode, offset, count)
     }
 
     async fn write(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         data: &[u8],
         stability: Stability,
     ) -> Result<WriteReply> {
-        let written = self.files.write(who, inode, offset, data, self.compression);
+        let written = self
+            .files
+            .write(caller, inode, offset, data, self.compression);
         let recorded = written.await?;
         let (change, reached) = match stability {
             Stability::Unstable => {
@@ -509,12 +516,12 @@ impl FileSystem for Volume {
 
     async fn create(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
         mode: &CreateMode,
     ) -> Result<Created> {
-        let recorded = self.files.create(who, directory, name, mode).await?;
+        let recorded = self.files.create(caller, directory, name, mode).await?;
         match mode {
             CreateMode::Guarded(_) => self.settle_once(recorded).await,
             CreateMode::Unchecked(_) | CreateMode::Exclusive(_) => self.settle(recorded).await,
@@ -523,57 +530,57 @@ impl FileSystem for Volume {
 
     async fn make(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
         node: NewNode<'_>,
         set: &SetAttributes,
     ) -> Result<Created> {
-        self.settle_once(self.files.make(who, directory, name, node, set).await?)
+        self.settle_once(self.files.make(caller, directory, name, node, set).await?)
             .await
     }
 
-    async fn remove(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
-        self.settle_once(self.files.remove(who, directory, name, false).await?)
+    async fn remove(&self, caller: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
+        self.settle_once(self.files.remove(caller, directory, name, false).await?)
             .await
     }
 
-    async fn rmdir(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
-        self.settle_once(self.files.remove(who, directory, name, true).await?)
+    async fn rmdir(&self, caller: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
+        self.settle_once(self.files.remove(caller, directory, name, true).await?)
             .await
     }
 
     async fn rename(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         from: (Inode, &[u8]),
         to: (Inode, &[u8]),
     ) -> Result<(Change, Change)> {
-        self.settle_once(self.files.rename(who, from, to).await?)
+        self.settle_once(self.files.rename(caller, from, to).await?)
             .await
     }
 
     async fn link(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         directory: Inode,
         name: &[u8],
     ) -> Result<(Attributes, Change)> {
-        self.settle_once(self.files.link(who, inode, directory, name).await?)
+        self.settle_once(self.files.link(caller, inode, directory, name).await?)
             .await
     }
 
     async fn readdir(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         cookie: u64,
         max_entries: usize,
         with_attributes: bool,
     ) -> Result<Listing> {
         self.files
-            .readdir(who, directory, cookie, max_entries, with_attributes)
+            .readdir(caller, directory, cookie, max_entries, with_attributes)
             .await
     }
 

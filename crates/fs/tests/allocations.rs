@@ -119,15 +119,15 @@ async fn in_memory() -> Vec<(String, u64)> {
         config.checkpoint_bytes = u64::MAX;
     };
     let volume = volume(local.path(), set).await;
-    let who = Credentials {
+    let caller = Credentials {
         groups: [4, 24, 27, 100, 1000].as_slice().into(),
         ..Credentials::default()
     };
     let mode = CreateMode::Unchecked(SetAttributes::default());
-    let created = volume.create(&who, Inode::ROOT, b"file", &mode).await;
+    let created = volume.create(&caller, Inode::ROOT, b"file", &mode).await;
     let file = created.unwrap().attributes.inode;
     let filling = vec![7; FILE_BYTES as usize];
-    let written = volume.write(&who, file, 0, &filling, Stability::FileSync);
+    let written = volume.write(&caller, file, 0, &filling, Stability::FileSync);
     written.await.unwrap();
 
     let mut allocated = Vec::new();
@@ -136,13 +136,13 @@ async fn in_memory() -> Vec<(String, u64)> {
         let data = &filling[..bytes as usize];
         for stability in [Stability::Unstable, Stability::FileSync] {
             let count = allocations(calls, async |turn| {
-                let written = volume.write(&who, file, offset(turn, bytes), data, stability);
+                let written = volume.write(&caller, file, offset(turn, bytes), data, stability);
                 assert_eq!(u64::from(written.await.unwrap().count), bytes);
             });
             allocated.push((format!("{bytes} written, {stability:?}"), count.await));
         }
         let count = allocations(calls, async |turn| {
-            let read = volume.read(&who, file, offset(turn, bytes), bytes as u32);
+            let read = volume.read(&caller, file, offset(turn, bytes), bytes as u32);
             let read = read.await.unwrap().data;
             assert_eq!(
                 read.iter().map(|piece| piece.len() as u64).sum::<u64>(),
@@ -151,9 +151,9 @@ async fn in_memory() -> Vec<(String, u64)> {
         });
         allocated.push((format!("{bytes} read"), count.await));
     }
-    volume.commit(&who, file, 0, 0).await.unwrap();
+    volume.commit(&caller, file, 0, 0).await.unwrap();
     let count = allocations(1000, async |_| {
-        volume.commit(&who, file, 0, 0).await.unwrap();
+        volume.commit(&caller, file, 0, 0).await.unwrap();
     });
     allocated.push(("committed".to_owned(), count.await));
     volume.close(Duration::from_secs(60)).await;
@@ -165,17 +165,17 @@ async fn in_memory() -> Vec<(String, u64)> {
 async fn life() {
     let local = tempfile::tempdir().unwrap();
     let volume = volume(local.path(), |_| ()).await;
-    let who = Credentials::default();
+    let caller = Credentials::default();
     let mode = CreateMode::Unchecked(SetAttributes::default());
     for number in 0..FILES {
         let name = format!("file {number}");
-        let created = volume.create(&who, Inode::ROOT, name.as_bytes(), &mode);
+        let created = volume.create(&caller, Inode::ROOT, name.as_bytes(), &mode);
         let file = created.await.unwrap().attributes.inode;
-        let written = volume.write(&who, file, 0, &[7; 16 << 10], Stability::Unstable);
+        let written = volume.write(&caller, file, 0, &[7; 16 << 10], Stability::Unstable);
         written.await.unwrap();
         if number % (FILES / 4) == 0 {
             volume.flush().await.unwrap();
-            volume.read(&who, file, 0, 16 << 10).await.unwrap();
+            volume.read(&caller, file, 0, 16 << 10).await.unwrap();
         }
     }
     volume.close(Duration::from_secs(60)).await;
@@ -271,7 +271,7 @@ async fn memory_of_names(made: Made, set: impl FnOnce(&mut FsConfig)) -> usize {
 
 /// Makes objects with these numbers; returns the last one that remains.
 async fn make(volume: &Volume, made: Made, linked: Inode, numbers: std::ops::Range<u64>) -> Inode {
-    let who = Credentials::default();
+    let caller = Credentials::default();
     let root = Inode::ROOT;
     let attributes = SetAttributes::default();
     let mode = CreateMode::Unchecked(attributes);
@@ -280,33 +280,33 @@ async fn make(volume: &Volume, made: Made, linked: Inode, numbers: std::ops::Ran
         let name = format!("a file with the number {number}").into_bytes();
         let long = long(number);
         let new = match made {
-            Made::Files => Some(volume.create(&who, root, &name, &mode).await),
-            Made::LongNames => Some(volume.create(&who, root, &long, &mode).await),
+            Made::Files => Some(volume.create(&caller, root, &name, &mode).await),
+            Made::LongNames => Some(volume.create(&caller, root, &long, &mode).await),
             Made::Directories => {
-                let made = volume.make(&who, root, &name, NewNode::Directory, &attributes);
+                let made = volume.make(&caller, root, &name, NewNode::Directory, &attributes);
                 Some(made.await)
             }
             Made::Symlinks => {
                 let path = NewNode::Symlink(&[b'p'; 4096]);
-                Some(volume.make(&who, root, &name, path, &attributes).await)
+                Some(volume.make(&caller, root, &name, path, &attributes).await)
             }
             Made::Links => {
-                volume.link(&who, linked, root, &long).await.unwrap();
+                volume.link(&caller, linked, root, &long).await.unwrap();
                 None
             }
             Made::Passing => {
-                let file = volume.create(&who, root, &name, &mode).await.unwrap();
+                let file = volume.create(&caller, root, &name, &mode).await.unwrap();
                 let set = SetAttributes {
                     mode: Some(0o600),
                     ..attributes
                 };
                 let inode = file.attributes.inode;
-                volume.setattr(&who, inode, &set, None).await.unwrap();
+                volume.setattr(&caller, inode, &set, None).await.unwrap();
                 volume
-                    .rename(&who, (root, &name), (root, &long))
+                    .rename(&caller, (root, &name), (root, &long))
                     .await
                     .unwrap();
-                volume.remove(&who, root, &long).await.unwrap();
+                volume.remove(&caller, root, &long).await.unwrap();
                 None
             }
         };

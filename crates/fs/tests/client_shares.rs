@@ -23,22 +23,22 @@ const fn client(number: u64) -> Credentials {
 
 async fn write(
     volume: &Volume,
-    who: &Credentials,
+    caller: &Credentials,
     file: Inode,
     offset: u64,
     bytes: usize,
 ) -> Result<(), Error> {
     let data = pattern(offset, bytes);
     let written = volume
-        .write(who, file, offset, &data, Stability::Unstable)
+        .write(caller, file, offset, &data, Stability::Unstable)
         .await;
     written.map(drop)
 }
 
-async fn create(volume: &Volume, who: &Credentials, name: &str) -> Result<(), Error> {
+async fn create(volume: &Volume, caller: &Credentials, name: &str) -> Result<(), Error> {
     let mode = CreateMode::Guarded(SetAttributes::default());
     let made = volume
-        .create(who, Inode::ROOT, name.as_bytes(), &mode)
+        .create(caller, Inode::ROOT, name.as_bytes(), &mode)
         .await;
     made.map(drop)
 }

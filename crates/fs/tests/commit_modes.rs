@@ -51,7 +51,7 @@ fn what_was_committed_to_the_bucket_outlives_the_machine() {
 }
 
 #[test]
-fn who_commits_to_the_bucket_at_the_same_time_shares_a_checkpoint() {
+fn commits_to_the_bucket_at_the_same_time_share_a_checkpoint() {
     const FILES: usize = 64;
     let bucket = Bucket::new();
     let life = with_mode(&bucket, CommitMode::Bucket);
@@ -100,7 +100,7 @@ fn who_commits_to_the_bucket_at_the_same_time_shares_a_checkpoint() {
 }
 
 #[test]
-fn while_the_bucket_is_away_only_those_wait_who_commit_to_it() {
+fn while_the_bucket_is_away_only_commits_to_it_wait() {
     let bucket = Bucket::new();
     let life = with_mode(&bucket, CommitMode::Bucket);
     let file = life.create(b"f");

@@ -174,7 +174,7 @@ fn openings_that_end_at_any_moment_do_not_disown_the_log() {
 // A flush fails.
 
 #[test]
-fn a_failed_flush_acknowledges_nothing_and_the_log_begins_anew_by_itself() {
+fn a_failed_flush_acknowledges_nothing_and_the_log_begins_again_by_itself() {
     let (bucket, disk) = (Bucket::new(), Disk::default());
     let life = bucket.start_on(&disk, small_log);
     let inode = life.create(b"file");

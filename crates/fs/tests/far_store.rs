@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_fs::{Closed, FsConfig, LogConfig, Volume};
-use forebay_object::{CountingStore, PaceSettings, Store};
+use forebay_object::{CountingStore, RetrySettings, Store};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
@@ -36,8 +36,8 @@ fn far_away(tick: Duration) -> (Store, Arc<CountingStore>) {
         config,
     ))));
     let url = "s3://far/away".to_owned();
-    let (root, pace) = (Path::from("away"), PaceSettings::default());
-    (Store::new(counts.clone(), root, url, pace), counts)
+    let (root, retry) = (Path::from("away"), RetrySettings::default());
+    (Store::new(counts.clone(), root, url, retry), counts)
 }
 
 fn config(folder: &std::path::Path) -> FsConfig {

@@ -221,13 +221,13 @@ fn what_is_nowhere_else_is_named_and_the_rest_of_the_file_is_read() {
     assert_eq!(settled(&life), frames);
 
     // A client writes the bytes again.
-    let anew = pattern(1, FRAME);
-    life.write(inode, FRAME as u64, &anew, Stability::Unstable);
+    let rewritten = pattern(1, FRAME);
+    life.write(inode, FRAME as u64, &rewritten, Stability::Unstable);
     life.flush();
     scrub(&life);
     assert_eq!(settled(&life)[0].state, DamageState::Unused);
     assert_eq!(life.volume.status().damaged_frames, 0);
-    assert_bytes(&life.read(inode, FRAME as u64, FRAME), &anew);
+    assert_bytes(&life.read(inode, FRAME as u64, FRAME), &rewritten);
 }
 
 #[test]

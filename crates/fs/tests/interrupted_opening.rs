@@ -79,7 +79,7 @@ fn open_until(bucket: &Bucket, replacement: usize, last_is_made: bool) {
         opened.map(drop).unwrap_err().to_string()
     });
     assert!(opened.contains("the process ends here"), "{opened}");
-    runtime.shutdown_timeout(PATIENCE);
+    runtime.shutdown_timeout(TIMEOUT);
 }
 
 #[test]

@@ -179,7 +179,7 @@ fn a_checkpoint_waits_for_what_is_on_its_way_though_the_next_one_writes_there() 
         assert_eq!(
             bucket.packs().len(),
             1,
-            "who waits does not upload it again"
+            "a waiting flush does not upload it again"
         );
         let copy = bucket.copy();
         assert_bytes(&life.read(inode, 0, BLOCK), &second);

@@ -543,8 +543,8 @@ fn what_is_in_memory_is_told_at_once_and_everything_else_is_left_to_read() {
     let bucket = Bucket::new();
     let data = pattern(1, 3 << 20);
     // How many bytes, and whether the file ends with them.
-    let at_once = |life: &Life, who: &Credentials, inode, offset: u64| {
-        let reply = life.volume.read_in_memory(who, inode, offset, 1 << 20)?;
+    let at_once = |life: &Life, caller: &Credentials, inode, offset: u64| {
+        let reply = life.volume.read_in_memory(caller, inode, offset, 1 << 20)?;
         let bytes: Vec<u8> = reply.data.iter().flat_map(|piece| piece.to_vec()).collect();
         assert_bytes(&bytes, &data[offset as usize..][..bytes.len()]);
         Some((bytes.len(), reply.eof))
@@ -637,7 +637,7 @@ fn under_a_load_without_pauses_nothing_stays_unpublished_for_long() {
 }
 
 #[test]
-fn who_asks_for_the_status_without_a_pause_does_not_hold_up_checkpoints() {
+fn status_requests_without_a_pause_do_not_delay_checkpoints() {
     let bucket = Bucket::new();
     let life = bucket.start(|_| {});
     let file = life.create(b"file");
@@ -674,8 +674,8 @@ fn readers_that_give_up_leave_no_fetch_behind() {
     life.run(|volume| async move {
         for i in 0..20u64 {
             let at = (i % 8) << 20;
-            let patience = Duration::from_millis(10);
-            let waited = tokio::time::timeout(patience, read(&volume, inode, at, 1 << 20)).await;
+            let time_limit = Duration::from_millis(10);
+            let waited = tokio::time::timeout(time_limit, read(&volume, inode, at, 1 << 20)).await;
             assert!(waited.is_err(), "it was in memory");
         }
     });

@@ -75,7 +75,7 @@ async fn rename(volume: &Volume, from: (Inode, &[u8]), to: (Inode, &[u8])) -> Re
 }
 
 #[test]
-fn a_rename_looks_at_what_lies_above_only_where_a_directory_is_moved_by_who_may_move_it() {
+fn a_rename_looks_at_what_lies_above_only_where_a_directory_is_moved_with_permission() {
     const LEVELS: usize = 300;
     let bucket = Bucket::new();
     let life = bucket.start(|_| {});
@@ -93,9 +93,9 @@ fn a_rename_looks_at_what_lies_above_only_where_a_directory_is_moved_by_who_may_
     let asked = Asked::new(None);
     let life = bucket.start_watched(bucket.config(), asked.clone());
     asked.objects();
-    let try_as = |who: forebay_vfs::Credentials, old: &'static [u8]| {
+    let try_as = |caller: forebay_vfs::Credentials, old: &'static [u8]| {
         life.run(|volume| async move {
-            let renamed = volume.rename(&who, (a, old), (deep, b"new")).await;
+            let renamed = volume.rename(&caller, (a, old), (deep, b"new")).await;
             renamed.map(drop)
         })
     };

@@ -130,7 +130,7 @@ fn calls_for_an_inode_that_is_made_meanwhile_find_the_one_that_was_made() {
 }
 
 #[test]
-fn a_read_of_metadata_that_fails_leaves_one_node_to_those_who_waited_and_to_those_who_come() {
+fn a_read_of_metadata_that_fails_leaves_one_node_to_waiting_and_to_later_calls() {
     let bucket = Bucket::new();
     let life = bucket.start(|_| {});
     let inode = life.create(b"file");
@@ -176,8 +176,8 @@ fn a_listing_does_not_bring_back_what_it_read_before_the_object_was_changed_publ
         ..Default::default()
     };
     life.run(|volume| async move {
-        let who = ROOT;
-        let listing = volume.readdir(&who, directory, 0, 100, true);
+        let caller = ROOT;
+        let listing = volume.readdir(&caller, directory, 0, 100, true);
         let changing = async {
             let read = held.recv().await.unwrap();
             volume.setattr(&ROOT, inode, &private, None).await.unwrap();
@@ -206,8 +206,8 @@ fn a_listing_whose_attributes_cannot_be_read_has_the_names_all_the_same() {
     life.stop();
     let (life, mut held) = start_holding(&bucket, inode, 1);
     life.run(|volume| async move {
-        let who = ROOT;
-        let listing = volume.readdir(&who, directory, 0, 100, true);
+        let caller = ROOT;
+        let listing = volume.readdir(&caller, directory, 0, 100, true);
         let failing = async {
             let read = held.recv().await.unwrap();
             assert!(read.send(Verdict::Fail).is_ok());

@@ -141,14 +141,14 @@ fn while_packs_cannot_be_read_it_waits_and_goes_on_by_itself() {
     let life = bucket.start(|_| {});
     file(&life, "a", 1000);
     bucket.controls.only("packs/");
-    bucket.controls.chance(FaultKind::ServerError, 1.0);
+    bucket.controls.fail_at_random(FaultKind::ServerError, 1.0);
     life.volume.start_scrub(Duration::ZERO).unwrap();
     eventually("it waits", || {
         let running = status(&life).running;
         let waits_for = running.and_then(|running| running.waits_for);
         matches!(waits_for, Some(ScrubWait::Bucket(_)))
     });
-    bucket.controls.chance(FaultKind::ServerError, 0.0);
+    bucket.controls.fail_at_random(FaultKind::ServerError, 0.0);
     eventually("the scrub ends", || is_over(&life));
     let status = status(&life);
     assert_eq!((status.never, status.damaged_packs.len()), (0, 0));

@@ -321,7 +321,7 @@ fn nothing_of_contents_and_names_is_in_the_bucket_the_disk_cache_or_the_local_fo
 }
 
 #[test]
-fn a_frame_on_the_local_disk_is_served_only_to_who_can_open_it_and_is_what_the_bucket_has() {
+fn a_frame_on_the_local_disk_is_served_only_with_its_key_and_is_what_the_bucket_has() {
     let bucket = sealed(1);
     tell_all(&bucket);
     for (pack, _) in bucket.packs() {

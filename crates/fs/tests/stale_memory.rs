@@ -94,28 +94,28 @@ fn nothing_that_nobody_has_written_reaches_the_bucket_or_the_local_disk() {
     let (bucket, local) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let content = |length: usize| -> Vec<u8> { (0..length).map(|at| (at % 99) as u8).collect() };
     let name = |length: usize| format!("file of {length}");
-    runtime.block_on(life(bucket.path(), local.path(), async |volume, who| {
+    runtime.block_on(life(bucket.path(), local.path(), async |volume, caller| {
         for length in LENGTHS {
             let mode = CreateMode::Unchecked(SetAttributes::default());
             let name = name(length);
-            let created = volume.create(who, Inode::ROOT, name.as_bytes(), &mode);
+            let created = volume.create(caller, Inode::ROOT, name.as_bytes(), &mode);
             let file = created.await.unwrap().attributes.inode;
             for (index, part) in content(length).chunks(1 << 20).enumerate() {
                 let at = (index << 20) as u64;
-                let written = volume.write(who, file, at, part, Stability::Unstable);
+                let written = volume.write(caller, file, at, part, Stability::Unstable);
                 written.await.unwrap();
             }
-            volume.commit(who, file, 0, 0).await.unwrap();
+            volume.commit(caller, file, 0, 0).await.unwrap();
         }
     }));
     // With nothing in memory, all of it comes from the bucket, through the disk cache.
-    runtime.block_on(life(bucket.path(), local.path(), async |volume, who| {
+    runtime.block_on(life(bucket.path(), local.path(), async |volume, caller| {
         for length in LENGTHS {
             let name = name(length);
-            let found = volume.lookup(who, Inode::ROOT, name.as_bytes());
+            let found = volume.lookup(caller, Inode::ROOT, name.as_bytes());
             let file = found.await.unwrap().inode;
             for at in (0..length).step_by(1 << 20) {
-                let read = volume.read(who, file, at as u64, 1 << 20).await.unwrap();
+                let read = volume.read(caller, file, at as u64, 1 << 20).await.unwrap();
                 let read = read.data.concat();
                 let end = length.min(at + (1 << 20));
                 assert!(read == content(length)[at..end], "{length} bytes, at {at}");

@@ -9,7 +9,7 @@ use crate::common::model::{Model, draw};
 use crate::common::*;
 use forebay_fs::{Compression, Compute, Environment, FsConfig, Volume};
 use forebay_object::faults::{FaultKind, Request};
-use forebay_object::{PaceSettings, Store, StoreOptions};
+use forebay_object::{RetrySettings, Store, StoreOptions};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
 use proptest::prelude::*;
@@ -37,12 +37,12 @@ fn small(config: &mut FsConfig) {
 }
 
 /// A hung request is cut off soon: there are many of them, and this clock is real.
-fn brief(seed: u64) -> PaceSettings {
-    PaceSettings {
+fn brief(seed: u64) -> RetrySettings {
+    RetrySettings {
         answer_limit: Duration::from_millis(400),
         slowest_transfer: 32 << 20,
         seed: Some(seed),
-        ..PaceSettings::default()
+        ..RetrySettings::default()
     }
 }
 
@@ -52,13 +52,13 @@ fn nothing_is_lost_under(kinds: &[(FaultKind, f64)], operations: usize) {
     let seed = seed();
     let mut runner = runner(seed);
     let bucket = Bucket::new();
-    *bucket.pace.lock() = brief(seed);
+    *bucket.retry.lock() = brief(seed);
     let mut life = bucket.start(small);
     life.patient = true;
     let mut model = Model::default();
     bucket.controls.seed(seed);
     for (kind, probability) in kinds {
-        bucket.controls.chance(*kind, *probability);
+        bucket.controls.fail_at_random(*kind, *probability);
     }
     // Kinds that have not struck by chance yet strike later.
     let all_struck = || {
@@ -281,7 +281,7 @@ fn a_manifest_that_was_written_is_not_taken_for_that_of_a_rival(url: &str) {
         let faulty =
             forebay_object::faults::FaultyStore::new(opened.store, bucket.controls.clone());
         let faulty = std::sync::Arc::new(faulty);
-        let store = Store::new(faulty, opened.root, opened.url, PaceSettings::default());
+        let store = Store::new(faulty, opened.root, opened.url, RetrySettings::default());
         Volume::format(&store).await.unwrap();
         let volume = Volume::open(&store, bucket.config()).await.unwrap();
         for i in 0..10_u64 {
@@ -299,7 +299,7 @@ fn a_manifest_that_was_written_is_not_taken_for_that_of_a_rival(url: &str) {
         }
         assert_eq!(volume.status().stopped, None, "it took itself for a rival");
         assert!(bucket.controls.injected()[&FaultKind::LostAnswer] >= 10);
-        volume.close(PATIENCE).await;
+        volume.close(TIMEOUT).await;
         drop(volume);
         let mut config = bucket.config();
         config.data_dir = bucket.folder.path().join("elsewhere");
@@ -315,7 +315,7 @@ fn a_manifest_that_was_written_is_not_taken_for_that_of_a_rival(url: &str) {
                 &pattern(i, 5000),
             );
         }
-        volume.close(PATIENCE).await;
+        volume.close(TIMEOUT).await;
     });
 }
 
@@ -484,7 +484,7 @@ fn through_hours_of_outage_local_work_goes_on_for_a_trickle_of_requests_and_drai
         assert!(requests <= 100, "{requests} requests");
         assert_eq!(volume.status().store_trouble, None);
         assert_eq!(volume.status().unpublished_bytes(), 0);
-        volume.close(PATIENCE).await;
+        volume.close(TIMEOUT).await;
     });
     drop(runtime);
     let life = bucket.start_elsewhere(|_| {});
@@ -522,6 +522,6 @@ fn a_request_that_hangs_is_cut_off_and_made_again() {
         tokio::time::resume();
         assert_bytes(&bytes, &pattern(9, 8 << 20)[..1 << 20]);
         assert_eq!(bucket.controls.injected()[&FaultKind::Hang], 4);
-        volume.close(PATIENCE).await;
+        volume.close(TIMEOUT).await;
     });
 }

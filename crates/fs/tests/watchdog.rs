@@ -18,9 +18,9 @@ use forebay_vfs::{CreateMode, Error, FileSystem, NewNode, SetAttributes, Stabili
 const CLIENTS: u64 = 8;
 
 /// xorshift: the same numbers for the same seed.
-struct Chance(u64);
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -72,18 +72,18 @@ fn check(what: &str, once: bool, error: Error) {
 /// One call of a client; the largest write is almost a log segment.
 async fn call(
     volume: &Volume,
-    chance: &mut Chance,
+    random: &mut Random,
     file: Inode,
 ) -> (String, bool, Result<(), Error>) {
-    let name = format!("name-{}", chance.below(12)).into_bytes();
-    let other = format!("name-{}", chance.below(12)).into_bytes();
-    let offset = chance.below(40) * 300_000;
+    let name = format!("name-{}", random.below(12)).into_bytes();
+    let other = format!("name-{}", random.below(12)).into_bytes();
+    let offset = random.below(40) * 300_000;
     let set = SetAttributes::default();
     let root = Inode::ROOT;
-    let what = chance.below(12);
+    let what = random.below(12);
     let done = match what {
         0..=3 => {
-            let len = [100, 5000, 100_000, 500_000][chance.below(4) as usize];
+            let len = [100, 5000, 100_000, 500_000][random.below(4) as usize];
             let how = if what < 2 {
                 Stability::Unstable
             } else {
@@ -129,7 +129,7 @@ async fn call(
 async fn client(
     volume: Volume,
     watchdog: Arc<Watchdog>,
-    mut chance: Chance,
+    mut random: Random,
     file: Inode,
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
@@ -137,12 +137,12 @@ async fn client(
 ) {
     while !stop.load(Ordering::SeqCst) {
         let watched = watchdog.enter(format!("a call of the client of file {file}"));
-        let patience = match chance.below(3) {
-            0 => Duration::from_micros(chance.below(20_000)),
+        let time_limit = match random.below(3) {
+            0 => Duration::from_micros(random.below(20_000)),
             _ => Duration::MAX,
         };
-        let call = call(&volume, &mut chance, file);
-        let answered = tokio::time::timeout(patience, call).await;
+        let call = call(&volume, &mut random, file);
+        let answered = tokio::time::timeout(time_limit, call).await;
         drop(watched);
         match answered {
             Ok((what, once, Err(error))) => {
@@ -196,17 +196,17 @@ fn run(disk_fails: bool) {
     let clients: Vec<_> = files
         .iter()
         .map(|&file| {
-            let chance = Chance(seed.wrapping_mul(file.0 + 1) | 1);
+            let random = Random(seed.wrapping_mul(file.0 + 1) | 1);
             let (watchdog, stop, done) = (watchdog.clone(), stop.clone(), done.clone());
-            life.spawn(move |volume| client(volume, watchdog, chance, file, stop, done, disk_fails))
+            life.spawn(move |volume| client(volume, watchdog, random, file, stop, done, disk_fails))
         })
         .collect();
-    let mut chance = Chance(seed);
+    let mut random = Random(seed);
     let rounds = if long() { 600 } else { 25 };
     for _ in 0..rounds {
         let controls = &bucket.controls;
         watchdog.set_away(true);
-        match chance.below(5) {
+        match random.below(5) {
             0 => controls.set_down(true),
             1 => controls.everything.close(),
             2 => controls.pack_puts.close(),
@@ -214,14 +214,14 @@ fn run(disk_fails: bool) {
             _ => controls.meta_puts.close(),
         }
         if disk_fails {
-            let (step, fault) = match chance.below(3) {
+            let (step, fault) = match random.below(3) {
                 0 => (Step::Flush, Fault::Io),
                 1 => (Step::Create, Fault::NoSpace),
                 _ => (Step::Rename, Fault::NoSpace),
             };
-            disk.fail(step, fault, chance.below(5), 1 + chance.below(2));
+            disk.fail(step, fault, random.below(5), 1 + random.below(2));
         }
-        std::thread::sleep(Duration::from_millis(10 + chance.below(100)));
+        std::thread::sleep(Duration::from_millis(10 + random.below(100)));
         controls.heal();
         for gate in [
             &controls.everything,

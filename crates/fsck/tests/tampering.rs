@@ -20,7 +20,7 @@ use forebay_fsck::{Options, Progress, check};
 use forebay_meta::volume::holder::HOLDER_NAME;
 use forebay_meta::volume::keys::VolumeKeys;
 use forebay_meta::{SlateObjects, VolumeDescriptor};
-use forebay_object::{PaceSettings, Store};
+use forebay_object::{RetrySettings, Store};
 use forebay_types::Inode;
 use forebay_vfs::{Error, FileKind, FileSystem, NewNode, SetAttributes};
 use futures_util::TryStreamExt;
@@ -33,7 +33,7 @@ mod place;
 use place::{Dice, WHO, create, key_file, make_directory, noise, write};
 
 /// How long a reader waits, by a clock that advances when all tasks are idle.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A bucket: its objects by their names.
 type Bucket = BTreeMap<Path, Bytes>;
@@ -54,7 +54,7 @@ fn as_store(memory: Arc<InMemory>) -> Store {
         memory,
         Path::default(),
         "memory://".to_owned(),
-        PaceSettings::default(),
+        RetrySettings::default(),
     )
 }
 
@@ -141,7 +141,7 @@ async fn read_all(kind: Kind, bucket: &Bucket) -> (Contents, Vec<String>) {
     let local = tempfile::tempdir().unwrap();
     let store = store_of(bucket).await;
     let opened = Volume::open(&store, kind.config(local.path()));
-    let opened = tokio::time::timeout(PATIENCE, opened);
+    let opened = tokio::time::timeout(TIMEOUT, opened);
     let volume = match opened.await {
         Ok(Ok(volume)) => volume,
         Ok(Err(error)) => return (Contents::new(), vec![format!("not opened: {error}")]),
@@ -158,7 +158,7 @@ async fn read_all(kind: Kind, bucket: &Bucket) -> (Contents, Vec<String>) {
         "/holes",
         "/gone",
     ] {
-        let read = tokio::time::timeout(PATIENCE, read_one(&volume, name));
+        let read = tokio::time::timeout(TIMEOUT, read_one(&volume, name));
         match read.await {
             Ok(Ok(Some(bytes))) => drop(contents.insert(name.to_owned(), bytes)),
             Ok(Ok(None)) => {}
@@ -213,7 +213,7 @@ async fn check_all(kind: Kind, bucket: &Bucket) -> Option<String> {
     };
     let progress = Arc::new(Progress::default());
     let checked = check(store.store.clone(), store.root.clone(), &options, progress);
-    match tokio::time::timeout(PATIENCE, checked).await {
+    match tokio::time::timeout(TIMEOUT, checked).await {
         Ok(Ok(report)) if report.is_clean() => None,
         Ok(Ok(report)) => {
             let kept = report.findings.kinds().flat_map(|(_, _, kept)| kept);
@@ -288,7 +288,7 @@ impl Intact {
         let expected = kind.expected();
         let keys = VolumeKeys::load(&store, &root, &descriptor, &expected, 0);
         let sealing = keys.await.unwrap().sealing();
-        let parts = SlateObjects::new(store, Path::from("meta"), PATIENCE, sealing);
+        let parts = SlateObjects::new(store, Path::from("meta"), TIMEOUT, sealing);
         let (mut needed, mut notes) = (BTreeSet::new(), BTreeSet::new());
         for part in parts.list().await.unwrap() {
             if !part.is_table() {

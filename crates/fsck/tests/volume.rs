@@ -242,8 +242,8 @@ async fn a_volume_fits_together_after_whatever_clients_do() {
                 }
             }
             // In one of the lives not everything is published: the log has the rest.
-            let patience = if life == 1 { 0 } else { 60 };
-            volume.close(Duration::from_secs(patience)).await;
+            let time_limit = if life == 1 { 0 } else { 60 };
+            volume.close(Duration::from_secs(time_limit)).await;
             drop(volume);
             assert_clean(&place.check().await, "after a life");
         }

@@ -12,7 +12,7 @@ use crate::Target;
 use crate::mutate::{Random, mutated};
 
 /// An input that takes longer than this counts as endless.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Most runs of a target for minimising an input.
 const MINIMISING_RUNS: usize = 5000;
@@ -151,7 +151,7 @@ struct Run<'a> {
 }
 
 /// Runs mutations of `corpus` for a time in `jobs` threads. Continues after a failure; each failing position is
-/// reported once, and its smallest input is written into `folder`. An input that takes longer than [`PATIENCE`] is
+/// reported once, and its smallest input is written into `folder`. An input that takes longer than [`TIMEOUT`] is
 /// written there too, and ends the process, because nothing else could end its thread.
 ///
 /// # Errors
@@ -254,13 +254,13 @@ impl Run<'_> {
             for trying in &self.trying {
                 let stuck = lock(trying)
                     .clone()
-                    .filter(|(since, _)| since.elapsed() > PATIENCE);
+                    .filter(|(since, _)| since.elapsed() > TIMEOUT);
                 if let Some((_, input)) = stuck {
                     let kept = keep(self.folder, self.target, &input);
                     eprintln!(
                         "{}: no end within {} s; the input is {kept:?}",
                         self.target.name,
-                        PATIENCE.as_secs()
+                        TIMEOUT.as_secs()
                     );
                     std::process::abort();
                 }

@@ -69,19 +69,19 @@ struct Model {
 }
 
 impl Model {
-    fn conflicts(&self, who: u8, range: Range, exclusive: bool) -> bool {
+    fn conflicts(&self, caller: u8, range: Range, exclusive: bool) -> bool {
         bytes(range).any(|byte| {
             let mut others = self
                 .held
                 .iter()
-                .filter(|((b, o), _)| *b == byte && *o != who);
+                .filter(|((b, o), _)| *b == byte && *o != caller);
             others.any(|(_, held)| exclusive || *held)
         })
     }
 
-    fn hold(&mut self, who: u8, range: Range, exclusive: bool) {
+    fn hold(&mut self, caller: u8, range: Range, exclusive: bool) {
         for byte in bytes(range) {
-            self.held.insert((byte, who), exclusive);
+            self.held.insert((byte, caller), exclusive);
         }
     }
 
@@ -93,29 +93,29 @@ impl Model {
         let mut confirmed = 0;
         loop {
             let mut position = 0;
-            while let Some((who, range, exclusive)) = self.waiting.get(position).copied() {
+            while let Some((caller, range, exclusive)) = self.waiting.get(position).copied() {
                 let excluded = granted[confirmed..].iter().any(|(other, theirs, mode)| {
-                    *other != who && theirs.overlaps(range) && (exclusive || *mode)
+                    *other != caller && theirs.overlaps(range) && (exclusive || *mode)
                 });
-                if excluded || self.conflicts(who, range, exclusive) {
+                if excluded || self.conflicts(caller, range, exclusive) {
                     position += 1;
                 } else {
                     granted.push(self.waiting.remove(position));
                 }
             }
-            let Some((who, range, exclusive)) = granted.get(confirmed).copied() else {
+            let Some((caller, range, exclusive)) = granted.get(confirmed).copied() else {
                 return granted;
             };
-            self.hold(who, range, exclusive);
+            self.hold(caller, range, exclusive);
             confirmed += 1;
         }
     }
 
     /// The smallest number of ranges that describe the held locks.
     fn ranges(&self) -> usize {
-        let starts = self.held.iter().filter(|((byte, who), mode)| {
+        let starts = self.held.iter().filter(|((byte, caller), mode)| {
             byte.checked_sub(1)
-                .and_then(|before| self.held.get(&(before, *who)))
+                .and_then(|before| self.held.get(&(before, *caller)))
                 != Some(mode)
         });
         starts.count()
@@ -134,8 +134,8 @@ fn step() -> impl Strategy<Value = Step> {
     let byte = 0..BYTES;
     prop_oneof![
         6 => (0u8..4, byte.clone(), byte.clone(), any::<bool>(), any::<bool>())
-            .prop_map(|(who, a, b, exclusive, wait)| Step::Lock(who, a, b, exclusive, wait)),
-        4 => (0u8..4, byte.clone(), byte).prop_map(|(who, a, b)| Step::Unlock(who, a, b)),
+            .prop_map(|(caller, a, b, exclusive, wait)| Step::Lock(caller, a, b, exclusive, wait)),
+        4 => (0u8..4, byte.clone(), byte).prop_map(|(caller, a, b)| Step::Unlock(caller, a, b)),
         1 => (0usize..8).prop_map(Step::Cancel),
         1 => (0u8..2).prop_map(Step::Free),
     ]
@@ -162,13 +162,13 @@ proptest! {
         let mut model = Model::default();
         for step in steps {
             let (grants, expected) = match step {
-                Step::Lock(who, a, b, exclusive, wait) => {
+                Step::Lock(caller, a, b, exclusive, wait) => {
                     let range = range(a, b);
-                    let lock = wanted(who, range, exclusive);
+                    let lock = wanted(caller, range, exclusive);
                     let (outcome, grants) = table.lock(FILE, &lock, wait.then_some(()));
-                    let request = (who, range, exclusive);
-                    let expected = if !model.conflicts(who, range, exclusive) {
-                        model.hold(who, range, exclusive);
+                    let request = (caller, range, exclusive);
+                    let expected = if !model.conflicts(caller, range, exclusive) {
+                        model.hold(caller, range, exclusive);
                         model.waiting.retain(|waiting| *waiting != request);
                         LockOutcome::Granted
                     } else if wait {
@@ -182,26 +182,26 @@ proptest! {
                     prop_assert_eq!(outcome, expected);
                     (grants, model.promote())
                 }
-                Step::Unlock(who, a, b) => {
+                Step::Unlock(caller, a, b) => {
                     let range = range(a, b);
-                    let (done, grants) = table.unlock(FILE, &owner(who), range);
+                    let (done, grants) = table.unlock(FILE, &owner(caller), range);
                     prop_assert!(done);
-                    bytes(range).for_each(|byte| _ = model.held.remove(&(byte, who)));
-                    model.waiting.retain(|(w, waiting, _)| *w != who || !waiting.overlaps(range));
+                    bytes(range).for_each(|byte| _ = model.held.remove(&(byte, caller)));
+                    model.waiting.retain(|(w, waiting, _)| *w != caller || !waiting.overlaps(range));
                     (grants, model.promote())
                 }
                 Step::Cancel(position) => {
                     let Some(request) = model.waiting.get(position).copied() else { continue };
                     model.waiting.remove(position);
-                    let (who, range, exclusive) = request;
-                    let (found, grants) = table.cancel(FILE, &wanted(who, range, exclusive));
+                    let (caller, range, exclusive) = request;
+                    let (found, grants) = table.cancel(FILE, &wanted(caller, range, exclusive));
                     prop_assert!(found);
                     (grants, Vec::new())
                 }
                 Step::Free(client) => {
                     let grants = table.free(&owner(client * 2).client, None);
-                    model.held.retain(|(_, who), _| who / 2 != client);
-                    model.waiting.retain(|(who, _, _)| who / 2 != client);
+                    model.held.retain(|(_, caller), _| caller / 2 != client);
+                    model.waiting.retain(|(caller, _, _)| caller / 2 != client);
                     (grants, model.promote())
                 }
             };
@@ -219,7 +219,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(table.entries(), model.ranges() + model.waiting.len());
-            let by_host: usize = (0..4).step_by(2).map(|who| table.entries_of(owner(who).client.host)).sum();
+            let by_host: usize = (0..4).step_by(2).map(|caller| table.entries_of(owner(caller).client.host)).sum();
             prop_assert_eq!(by_host, table.entries());
         }
         (0..2).for_each(|client| drop(table.free(&owner(client * 2).client, None)));

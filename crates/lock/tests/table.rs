@@ -190,7 +190,7 @@ fn cancel_ends_waiting_and_gives_back_a_grant_but_never_a_lock() {
 }
 
 #[test]
-fn a_lesser_lock_lets_those_in_who_waited_for_it() {
+fn a_lesser_lock_admits_the_waiting_requests_that_it_allows() {
     let table = table();
     table.lock(FILE, &lock(1, 0, 10, true), None);
     table.lock(FILE, &lock(2, 0, 5, false), Some("2"));

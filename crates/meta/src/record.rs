@@ -20,7 +20,7 @@ pub use inode::{Content, Device, Directory, InodeRecord, Kind, SPACE_UNIT, Times
 pub use name::{CookieRecord, NameRecord};
 pub use pack::{DeadPack, Garbage, PackRecord};
 pub use pack_frames::{KnownFrame, PART_FRAMES, PackFrames, Referrer};
-pub use quota::{QuotaRecord, Spread, UsageRecord};
+pub use quota::{QuotaRecord, Recount, UsageRecord};
 pub use scrub::{ScrubRecord, ScrubResult};
 pub use truncated::{Truncated, TruncatedBlocks};
 pub use volume_state::VolumeState;

@@ -7,7 +7,7 @@
 //! never split over two tables, so a batch is stored whole or not at all, wherever a crash interrupts the commit.
 //!
 //! So the table of a batch whose packs are still on their way may be put at the same time as they are; only the
-//! manifest waits until they have arrived (`GatedStore`). Reads do not see a batch before its manifest is in the
+//! manifest waits until they have arrived (`BarrierStore`). Reads do not see a batch before its manifest is in the
 //! bucket.
 //!
 //! # No requests while idle
@@ -43,9 +43,9 @@
 //! (and one batch more), and while tables are merged two of them that wait for the link, and a copy of each in flight:
 //! some 32 MiB with a cache of up to 64 MiB, half of the cache up to 256 MiB, and 128 MiB above. Sealing takes 20 MiB more.
 
+mod barrier;
 mod checksummed;
 mod clock;
-mod gate;
 mod housekeeping;
 mod neighbours;
 mod objects;
@@ -76,9 +76,9 @@ use crate::batch::{Batch, Entry, MAX_KEY_BYTES};
 use crate::error::StoreError;
 use crate::key::KeyRange;
 use crate::store::{MetaStore, Ready, never_arrived};
+use barrier::{Barrier, BarrierStore};
 use checksummed::{ChecksummedStore, Damaged};
 use clock::VolumeClock;
-use gate::{Gate, GatedStore};
 use housekeeping::{Housekeeper, Upkeep, table_bytes};
 use presence::{NotingStore, Presence, Suspect};
 use sealed::{Refused, SealedStore};
@@ -155,7 +155,7 @@ pub struct SlateStore {
     /// commit: one commit at a time.
     unflushed: Mutex<Option<Batch>>,
     /// The signals that manifests wait for.
-    gate: Gate,
+    barrier: Barrier,
     /// Notified when a commit has ended, or waits for a merge.
     changed: Arc<Notify>,
     housekeeper: Housekeeper,
@@ -191,9 +191,9 @@ impl SlateStore {
         let store = verified(store, &path, sealing);
         let retention = settings.retention.max(settings.timeout);
         let clock = Arc::new(VolumeClock::default());
-        let gate = Gate::open();
-        let gated = GatedStore::new(store.clone(), gate.clone());
-        let builder = Db::builder(path.clone(), Arc::new(gated))
+        let barrier = Barrier::open();
+        let ordered = BarrierStore::new(store.clone(), barrier.clone());
+        let builder = Db::builder(path.clone(), Arc::new(ordered))
             .with_settings(engine_settings())
             .with_system_clock(clock.clone())
             .with_sst_block_size(BLOCK_SIZE);
@@ -227,7 +227,7 @@ impl SlateStore {
             db,
             timeout: settings.timeout,
             unflushed: Mutex::new(None),
-            gate,
+            barrier,
             changed,
             housekeeper,
             presence,
@@ -377,7 +377,7 @@ impl MetaStore for SlateStore {
             // Merging has failed for a while, and the flush would wait for it.
             self.changed.notify_one();
         }
-        if !self.gate.close_until(ready) {
+        if !self.barrier.close_until(ready) {
             return Err(never_arrived());
         }
         if unflushed.as_ref() != Some(batch) && !batch.is_empty() {

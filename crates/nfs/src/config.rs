@@ -68,7 +68,7 @@ pub struct Limits {
     /// How long a call for which there is no room may block the calls behind it on its connection. After that it is
     /// answered NFS3ERR_JUKEBOX, if it is safe to execute twice. Further calls then get that answer at once until there
     /// is room again.
-    pub patience: Duration,
+    pub max_blocking: Duration,
     /// Connections of clients that an export names; further ones are closed at once. One client may have at most seven
     /// eighths of them. An idle connection costs a few KiB. Keep this below the limit of open files: at that limit
     /// connections wait in the listen queue instead.
@@ -113,7 +113,7 @@ impl Default for Limits {
             reply_bytes: 16 << 20,
             shared_bytes: 256 << 20,
             resting_bytes: 16 << 20,
-            patience: Duration::from_secs(1),
+            max_blocking: Duration::from_secs(1),
             connections: 16_384,
             stranger_connections: 64,
             stranger_time: Duration::from_secs(10),

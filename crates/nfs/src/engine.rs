@@ -293,16 +293,16 @@ pub(crate) async fn execute<F: FileSystem>(
             return Outcome::Reply(Reply::denied(xid, denial, buffer));
         }
     };
-    let who = std::mem::replace(&mut call.credential, Credential::None);
+    let caller = std::mem::replace(&mut call.credential, Credential::None);
     let xid = call.xid;
-    if who == Credential::Tls {
+    if caller == Credential::Tls {
         return start_tls(session, &call, buffer);
     }
     let locks = session.engine.locks.get().map(|locks| &**locks);
     match Program::find(call.program, call.version, locks) {
-        Ok(Program::Nfs) => nfs(session, &call, who, record, now, buffer).await,
+        Ok(Program::Nfs) => nfs(session, &call, caller, record, now, buffer).await,
         Ok(Program::Mount) => mount(session, &call, buffer).await,
-        Ok(Program::Nlm(locks)) => lock(session, locks, &call, who, record, now, buffer).await,
+        Ok(Program::Nlm(locks)) => lock(session, locks, &call, caller, record, now, buffer).await,
         Ok(Program::Nsm(locks)) => status(session, locks, &call, buffer),
         Err(rejection) => {
             metrics.calls_elsewhere.add(1);
@@ -407,7 +407,7 @@ async fn mount<F: FileSystem>(session: &Session<F>, call: &Call<'_>, buffer: Vec
 async fn nfs<F: FileSystem>(
     session: &Session<F>,
     call: &Call<'_>,
-    who: Credential,
+    caller: Credential,
     record: &[u8],
     now: Instant,
     buffer: Vec<u8>,
@@ -430,7 +430,7 @@ async fn nfs<F: FileSystem>(
         Ok(first) => first,
         Err(outcome) => return outcome,
     };
-    let request = session.request(call.procedure, who);
+    let request = session.request(call.procedure, caller);
     let mut reply = Reply::accepted(call.xid, buffer);
     let done = nfs3::call(&request, call.procedure, call.arguments, &mut reply).await;
     if let Err(Malformed) = done {
@@ -492,7 +492,7 @@ async fn lock<F: FileSystem>(
     session: &Session<F>,
     locks: &LockManager,
     call: &Call<'_>,
-    who: Credential,
+    caller: Credential,
     record: &[u8],
     now: Instant,
     buffer: Vec<u8>,
@@ -514,7 +514,7 @@ async fn lock<F: FileSystem>(
             handles: &engine.handles,
             exports: &session.exports,
             client: &session.client,
-            claimed: who,
+            claimed: caller,
             // A lock changes no stored data: files of a read-only export can be locked.
             changes: false,
             in_clear: true,

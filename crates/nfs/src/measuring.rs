@@ -80,8 +80,8 @@ impl<F: FileSystem> Claimed<'_, F> {
     pub fn permitted(&self, named: Named, object: Owned, wanted: Access) -> Option<Access> {
         let Claimed { request, .. } = self;
         let target = self.target(named)?;
-        let who = request.identity(target).ok()?;
-        let granted = permission::access(object, &who, wanted);
+        let caller = request.identity(target).ok()?;
+        let granted = permission::access(object, &caller, wanted);
         Some(request.allowed(target, granted))
     }
 

@@ -172,8 +172,8 @@ impl Rule {
         client: ClientId,
     ) -> Cow<'a, Credentials> {
         let Anonymous { uid, gid } = self.anonymous;
-        let who = match credential {
-            Credential::Sys(who) if self.flavors.sys && self.squash != Squash::All => who,
+        let caller = match credential {
+            Credential::Sys(caller) if self.flavors.sys && self.squash != Squash::All => caller,
             _ => {
                 return Cow::Owned(Credentials {
                     uid,
@@ -183,15 +183,15 @@ impl Rule {
                 });
             }
         };
-        let is_root = || who.uid == 0 || who.gid == 0 || who.groups.contains(&0);
+        let is_root = || caller.uid == 0 || caller.gid == 0 || caller.groups.contains(&0);
         if self.squash == Squash::None || !is_root() {
-            return Cow::Borrowed(who);
+            return Cow::Borrowed(caller);
         }
         let group = |id: u32| if id == 0 { gid } else { id };
         Cow::Owned(Credentials {
-            uid: if who.uid == 0 { uid } else { who.uid },
-            gid: group(who.gid),
-            groups: who.groups.iter().map(|id| group(*id)).collect(),
+            uid: if caller.uid == 0 { uid } else { caller.uid },
+            gid: group(caller.gid),
+            groups: caller.groups.iter().map(|id| group(*id)).collect(),
             client,
         })
     }
@@ -203,7 +203,7 @@ mod tests {
 
     const CLIENT: ClientId = ClientId(7);
 
-    fn who(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
+    fn caller(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
         Credentials {
             uid,
             gid,
@@ -223,16 +223,22 @@ mod tests {
             squash,
             ..Rule::default()
         };
-        let (root, bob) = (who(0, 0, &[0, 5]), who(1000, 100, &[27]));
+        let (root, bob) = (caller(0, 0, &[0, 5]), caller(1000, 100, &[27]));
         assert_eq!(identity(&rule(Squash::None), root.clone()), root);
         let by_root = rule(Squash::Root);
-        assert_eq!(identity(&by_root, root), who(NOBODY, NOBODY, &[NOBODY, 5]));
+        assert_eq!(
+            identity(&by_root, root),
+            caller(NOBODY, NOBODY, &[NOBODY, 5])
+        );
         assert_eq!(identity(&by_root, bob.clone()), bob);
         assert_eq!(
-            identity(&by_root, who(1000, 100, &[0])),
-            who(1000, 100, &[NOBODY])
+            identity(&by_root, caller(1000, 100, &[0])),
+            caller(1000, 100, &[NOBODY])
         );
-        assert_eq!(identity(&rule(Squash::All), bob), who(NOBODY, NOBODY, &[]));
+        assert_eq!(
+            identity(&rule(Squash::All), bob),
+            caller(NOBODY, NOBODY, &[])
+        );
     }
 
     #[test]
@@ -245,23 +251,23 @@ mod tests {
             ..Rule::default()
         };
         assert_eq!(
-            identity(&rule(Squash::Root), who(0, 0, &[0])),
-            who(150, 100, &[100])
+            identity(&rule(Squash::Root), caller(0, 0, &[0])),
+            caller(150, 100, &[100])
         );
         assert_eq!(
-            identity(&rule(Squash::All), who(7, 7, &[7])),
-            who(150, 100, &[])
+            identity(&rule(Squash::All), caller(7, 7, &[7])),
+            caller(150, 100, &[])
         );
         // Without squashing too: a caller without identity has no other identity to get.
         let nobody = rule(Squash::None)
             .identity(&Credential::None, CLIENT)
             .into_owned();
-        assert_eq!(nobody, who(150, 100, &[]));
+        assert_eq!(nobody, caller(150, 100, &[]));
     }
 
     #[test]
     fn credentials_that_are_not_listed_are_refused_or_count_for_nothing() {
-        let sys = || Credential::Sys(who(1000, 100, &[]));
+        let sys = || Credential::Sys(caller(1000, 100, &[]));
         let rule = |sys, none| Rule {
             flavors: Flavors { sys, none },
             ..Rule::default()
@@ -272,9 +278,9 @@ mod tests {
         assert_eq!(taken(&rule(false, true)), [true, true]);
         assert_eq!(taken(&rule(false, false)), [false, false]);
         let anonymous = rule(false, true).identity(&sys(), CLIENT).into_owned();
-        assert_eq!(anonymous, who(NOBODY, NOBODY, &[]));
+        assert_eq!(anonymous, caller(NOBODY, NOBODY, &[]));
         let known = rule(true, true).identity(&sys(), CLIENT).into_owned();
-        assert_eq!(known, who(1000, 100, &[]));
+        assert_eq!(known, caller(1000, 100, &[]));
     }
 
     #[test]

@@ -172,7 +172,7 @@ fn calls_allocate_nothing() {
     let mut measured = Vec::new();
     // A caller without supplementary groups, and one with five.
     for groups in [vec![], vec![4, 24, 27, 100, 1000]] {
-        client.who = As::User(0, 0, groups);
+        client.caller = As::User(0, 0, groups);
         let mut check = |name: &str, count: f64| {
             measured.push(format!("{name}: {count:.3}"));
             // The buffers of calls in flight grow now and then, not with each call.

@@ -141,12 +141,12 @@ fn squashed_callers_are_the_anonymous_user_of_the_export() {
         (0..6).for_each(|_| w.u32(0));
     });
     let server = Running::new(fs, with_rules(vec![all]));
-    for (name, who) in [
+    for (name, caller) in [
         ("root", ROOT),
         ("user", As::User(1000, 100, vec![27])),
         ("nobody", As::Nobody),
     ] {
-        let mut client = server.client().with_identity(who);
+        let mut client = server.client().with_identity(caller);
         let file = client.create(&root, name);
         let made = client.attributes(&file);
         assert_eq!((made.uid, made.gid), (150, 100), "{name}");

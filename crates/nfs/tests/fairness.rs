@@ -194,7 +194,7 @@ fn readers_that_take_nothing_leave_others_their_share() {
 fn calls_behind_writes_that_wait_are_answered_and_writes_without_room_are_put_off() {
     for bytes in [MIB, 16 << 10] {
         let fs = Gated::new(true);
-        let server = server(&fs, |limits| limits.patience = AT_ONCE);
+        let server = server(&fs, |limits| limits.max_blocking = AT_ONCE);
         let (mut client, file) = with_file(&server);
         let root = client.root();
         fs.set_writes_open(false);
@@ -264,7 +264,7 @@ fn a_call_that_must_not_be_done_twice_is_never_put_off() {
     let fs = Gated::new(true);
     let server = server(&fs, |limits| {
         limits.calls_in_flight = 2;
-        limits.patience = AT_ONCE;
+        limits.max_blocking = AT_ONCE;
     });
     let mut client = server.client();
     let root = client.root();
@@ -432,17 +432,17 @@ fn a_write_says_which_client_it_is_from_whoever_its_user_is() {
         let mut all = config();
         all.exports = vec![export(1, "/", "127.0.0.0/8", squash)];
         let server = Running::new(fs.clone(), all);
-        let from = |source: &str, who: As| {
-            let mut client = Client::connect_from(source, server.address).with_identity(who);
+        let from = |source: &str, caller: As| {
+            let mut client = Client::connect_from(source, server.address).with_identity(caller);
             // The call reaches the file system whether or not the user may write.
             client.write(&file, 0, b"x");
             fs.writer.lock().unwrap().client
         };
         let one = from("127.0.0.1", ROOT);
         assert_ne!(one, ClientId::default());
-        for who in [ROOT, As::User(1000, 100, vec![]), As::Nobody] {
-            assert_eq!(from("127.0.0.1", who.clone()), one, "{squash:?}");
-            assert_ne!(from(HOG, who), one, "{squash:?}");
+        for caller in [ROOT, As::User(1000, 100, vec![]), As::Nobody] {
+            assert_eq!(from("127.0.0.1", caller.clone()), one, "{squash:?}");
+            assert_ne!(from(HOG, caller), one, "{squash:?}");
         }
     }
 }

@@ -184,8 +184,8 @@ fn callers_are_squashed_as_the_export_says() {
             (0..6).for_each(|_| w.u32(0));
         });
         let server = Running::new(fs, squashed);
-        let owner_of = |who: As, name: &str| {
-            let mut client = server.client().with_identity(who);
+        let owner_of = |caller: As, name: &str| {
+            let mut client = server.client().with_identity(caller);
             let file = client.create(&handle, name);
             client.attributes(&file).uid
         };

@@ -35,13 +35,13 @@ pub(crate) fn out_of_range(location: &Path, size: u64, start: u64) -> Error {
 /// The store has not answered lately, and it is too early to try again.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("no request is sent while the store does not answer; the last answer was: {why}")]
-pub(crate) struct Away {
+pub(crate) struct Outage {
     why: String,
 }
 
 /// The error for a request that is not sent; `why` is the last answer.
-pub(crate) fn away(why: String) -> Error {
-    generic(Away { why })
+pub(crate) fn outage(why: String) -> Error {
+    generic(Outage { why })
 }
 
 /// A request, or its body, has made no progress for the allowed time.

@@ -10,7 +10,7 @@
 //! | `memory://` | memory of this process, empty at every opening |
 //! | `memory://name` | memory of this process, shared by all that open that name |
 //!
-//! Every request goes through one policy of retries, limits and pauses, which `pace` describes; [`Health`] reports how
+//! Every request goes through one policy of retries, limits and pauses, which `retry` describes; [`Health`] reports how
 //! the store has answered lately. The bytes per second that go to an S3 server and come from it can be
 //! [limited](LinkLimit).
 //!
@@ -33,9 +33,9 @@ mod location;
 mod memory;
 mod opening;
 mod options;
-mod pace;
 mod probe;
 mod range;
+mod retry;
 mod s3;
 mod sort;
 
@@ -52,15 +52,15 @@ pub use fault::Fault;
 pub use file::FileStore;
 pub use link::{Hours, LinkLimit};
 pub use options::{Checksum, Credentials, Encryption, Proxy, Restore, RestoreTier, StoreOptions};
-pub use pace::{Health, Needs, PaceSettings, UnansweredTry};
 pub use probe::{ProbeError, probe};
+pub use retry::{Health, Needs, RetrySettings, UnansweredTry};
 pub use s3::{
     CredentialSource, S3Store, advice, check_environment, check_region, endpoint, http_client,
 };
 pub use sort::Refusal;
 
 use location::Location;
-use pace::{Body, Kind, PacedStore, Pacer, Repeat};
+use retry::{Body, Kind, Repeat, RetryPolicy, RetryingStore};
 
 /// An open store, which holds a volume's objects.
 #[derive(Clone, Debug)]
@@ -85,18 +85,23 @@ impl Store {
         inner: Arc<dyn ObjectStore>,
         root: Path,
         url: String,
-        settings: PaceSettings,
+        settings: RetrySettings,
     ) -> Store {
-        Store::paced(inner, root, url, Pacer::new(settings, None))
+        Store::retrying(inner, root, url, RetryPolicy::new(settings, None))
     }
 
-    fn paced(inner: Arc<dyn ObjectStore>, root: Path, url: String, pacer: Pacer) -> Store {
-        let pacer = Arc::new(pacer);
+    fn retrying(
+        inner: Arc<dyn ObjectStore>,
+        root: Path,
+        url: String,
+        policy: RetryPolicy,
+    ) -> Store {
+        let policy = Arc::new(policy);
         Store {
-            store: Arc::new(PacedStore::new(inner, Arc::clone(&pacer))),
+            store: Arc::new(RetryingStore::new(inner, Arc::clone(&policy))),
             root,
             url,
-            health: Health { pacer },
+            health: Health { policy },
             credentials: None,
             data_options: PutOptions::default(),
         }
@@ -113,7 +118,7 @@ impl Store {
         needs: Needs,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<Result<T, E>, Refusal> {
-        let mut refusals = self.health.pacer.words.lasting(needs);
+        let mut refusals = self.health.policy.words.lasting(needs);
         let done = tokio::select! {
             biased;
             done = work => done,
@@ -158,24 +163,24 @@ pub fn check(url: &str, options: &StoreOptions) -> Result<(), OpenError> {
 pub async fn open(url: &str, options: &StoreOptions) -> Result<Store, OpenError> {
     let location = Location::parse(url)?;
     let url = location.to_string();
-    let paced = |inner, root| Store::new(inner, root, url.clone(), PaceSettings::default());
+    let retrying = |inner, root| Store::new(inner, root, url.clone(), RetrySettings::default());
     Ok(match location {
         Location::File(folder) => {
             let inner = FileStore::open(&folder, options.create)?;
-            paced(Arc::new(inner), Path::default())
+            retrying(Arc::new(inner), Path::default())
         }
-        Location::Memory(name) => paced(memory::open(name.as_deref()), Path::default()),
+        Location::Memory(name) => retrying(memory::open(name.as_deref()), Path::default()),
         Location::S3 { bucket, prefix } => {
             let s3 = S3Store::connect(&bucket, options).await?;
-            let pacer = Pacer::new(PaceSettings::default(), s3.link());
+            let policy = RetryPolicy::new(RetrySettings::default(), s3.link());
             let store = Store {
                 data_options: data_options(options),
                 credentials: Some(s3.credentials()),
-                ..Store::paced(Arc::new(s3.clone()), prefix.clone(), url.clone(), pacer)
+                ..Store::retrying(Arc::new(s3.clone()), prefix.clone(), url.clone(), policy)
             };
-            let pacer = &store.health.pacer;
+            let policy = &store.health.policy;
             opening::asked(|| {
-                pacer.run(Kind::Read, Repeat::Freely, Body::Nothing, || {
+                policy.run(Kind::Read, Repeat::Freely, Body::Nothing, || {
                     s3.check(&prefix)
                 })
             })

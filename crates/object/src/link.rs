@@ -2,13 +2,13 @@
 //!
 //! The limits apply to the bodies of requests and of answers, piece by piece, next to the connection: a wrapper around
 //! the store would get a pack of 64 MiB as one value, and could only hold back or release all of it. So the store on S3
-//! asks for a [turn for each piece](Turns) (see `s3::patience`). Before that [`crate::pace`] has asked whether the body
+//! asks for a [permit for each piece](Permits) (see `s3::stall`). Before that [`crate::retry`] has asked whether the body
 //! may [begin](Link::begin): before the request gets its own permission, so that the wait takes none from other
 //! requests, and before it is signed, since a signature is valid for minutes. The decisions are in [`queue`], which has
 //! no clock and does no I/O. Each direction has a queue of its own: readers do not wait for uploads.
 //!
-//! **No request fails because of a limit.** Time in which a body waits for its turn does not count against the
-//! connection, and the limits for whole requests, which [`crate::pace`] has, do not run while any body waits here:
+//! **No request fails because of a limit.** Time in which a body waits for its permit does not count against the
+//! connection, and the limits for whole requests, which [`crate::retry`] has, do not run while any body waits here:
 //! [`Link::held`].
 
 mod limit;
@@ -26,7 +26,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 pub use limit::{Hours, LinkLimit};
 
-use queue::{Class, Queue, Ticket, Turn};
+use queue::{Class, Permit, Queue, Ticket};
 
 pub(crate) use queue::PIECE;
 
@@ -44,7 +44,7 @@ fn class_of(len: u64) -> Class {
 
 /// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     /// To the store.
     Up,
     /// From the store.
@@ -105,22 +105,22 @@ impl Link {
         (up.is_some() || down.is_some()).then(|| Arc::new(Link { up, down, minute }))
     }
 
-    fn lane(&self, way: Way) -> Option<&Mutex<Lane>> {
-        match way {
-            Way::Up => self.up.as_ref(),
-            Way::Down => self.down.as_ref(),
+    fn lane(&self, direction: Direction) -> Option<&Mutex<Lane>> {
+        match direction {
+            Direction::Up => self.up.as_ref(),
+            Direction::Down => self.down.as_ref(),
         }
     }
 
     /// Whether bytes in this direction are limited.
-    pub(crate) fn limits(&self, way: Way) -> bool {
-        self.lane(way).is_some()
+    pub(crate) fn limits(&self, direction: Direction) -> bool {
+        self.lane(direction).is_some()
     }
 
     /// Bytes per second allowed in this direction now; `None` for no limit.
-    pub(crate) fn rate(&self, way: Way) -> Option<u64> {
+    pub(crate) fn rate(&self, direction: Direction) -> Option<u64> {
         let minute = (self.minute)();
-        self.lane(way)?.lock().queue.rate(minute)
+        self.lane(direction)?.lock().queue.rate(minute)
     }
 
     /// Total time in which bodies were held back so far, in both directions.
@@ -135,26 +135,26 @@ impl Link {
 #[derive(Debug)]
 struct Waiting {
     link: Arc<Link>,
-    way: Way,
+    direction: Direction,
     place: Option<Ticket>,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl Waiting {
-    fn new(link: &Arc<Link>, way: Way) -> Waiting {
+    fn new(link: &Arc<Link>, direction: Direction) -> Waiting {
         Waiting {
             link: Arc::clone(link),
-            way,
+            direction,
             place: None,
             pause: None,
         }
     }
 
-    /// Ready when `ask`, which gets the place, the time and the minute of the day, grants the turn.
+    /// Ready when `ask`, which gets the place, the time and the minute of the day, grants the permit.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        ask: impl Fn(&mut Queue, &mut Option<Ticket>, Instant, u16) -> Turn,
+        ask: impl Fn(&mut Queue, &mut Option<Ticket>, Instant, u16) -> Permit,
     ) -> Poll<()> {
         loop {
             let Some(until) = self.ask(cx.waker(), &ask) else {
@@ -170,24 +170,24 @@ impl Waiting {
         }
     }
 
-    /// The time of the next question; `None` if the turn was granted.
+    /// The time of the next question; `None` if the permit was granted.
     fn ask(
         &mut self,
         waker: &Waker,
-        ask: impl Fn(&mut Queue, &mut Option<Ticket>, Instant, u16) -> Turn,
+        ask: impl Fn(&mut Queue, &mut Option<Ticket>, Instant, u16) -> Permit,
     ) -> Option<Instant> {
-        let lane = self.link.lane(self.way)?;
+        let lane = self.link.lane(self.direction)?;
         let (now, minute) = (Instant::now(), (self.link.minute)());
         let mut lane = lane.lock();
         let before = self.place;
         match ask(&mut lane.queue, &mut self.place, now, minute) {
-            Turn::Wait(until) => {
+            Permit::Wait(until) => {
                 if let Some(place) = self.place {
                     lane.wakers.insert(place, waker.clone());
                 }
                 Some(until)
             }
-            Turn::Go => {
+            Permit::Go => {
                 if let Some(place) = before {
                     lane.wakers.remove(&place);
                 }
@@ -203,7 +203,7 @@ impl Drop for Waiting {
         let Some(place) = self.place else {
             return;
         };
-        if let Some(lane) = self.link.lane(self.way) {
+        if let Some(lane) = self.link.lane(self.direction) {
             let now = Instant::now();
             let mut lane = lane.lock();
             lane.wakers.remove(&place);
@@ -213,21 +213,21 @@ impl Drop for Waiting {
     }
 }
 
-/// The turns of one body, whose pieces cross the link one after the other.
+/// The permits of one body, whose pieces cross the link one after the other.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct Permits {
     waiting: Waiting,
     class: Class,
     /// Bytes until it counts as a large body, if its length is not known.
     until_large: Option<u64>,
 }
 
-impl Turns {
+impl Permits {
     /// For a body of `len` bytes, if that is known; `None` if this direction has no limit.
-    pub(crate) fn new(link: &Arc<Link>, way: Way, len: Option<u64>) -> Option<Turns> {
-        link.lane(way)?;
-        Some(Turns {
-            waiting: Waiting::new(link, way),
+    pub(crate) fn new(link: &Arc<Link>, direction: Direction, len: Option<u64>) -> Option<Permits> {
+        link.lane(direction)?;
+        Some(Permits {
+            waiting: Waiting::new(link, direction),
             class: len.map_or(Class::Small, class_of),
             until_large: len.is_none().then_some(SMALL),
         })
@@ -251,35 +251,39 @@ impl Turns {
 
 /// A body in transit, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+pub(crate) struct InTransit {
     link: Arc<Link>,
-    way: Way,
+    direction: Direction,
     class: Class,
 }
 
 impl Link {
     /// Waits until a body of `len` bytes may begin. Returns at once if there is no limit, or nothing to move.
-    pub(crate) async fn begin(link: Option<&Arc<Link>>, way: Way, len: u64) -> Option<UnderWay> {
-        let link = link.filter(|link| len > 0 && link.limits(way))?;
+    pub(crate) async fn begin(
+        link: Option<&Arc<Link>>,
+        direction: Direction,
+        len: u64,
+    ) -> Option<InTransit> {
+        let link = link.filter(|link| len > 0 && link.limits(direction))?;
         let class = class_of(len);
-        let mut waiting = Waiting::new(link, way);
+        let mut waiting = Waiting::new(link, direction);
         std::future::poll_fn(|cx| {
             waiting.poll(cx, |queue, place, now, minute| {
                 queue.begin(place, class, now, minute)
             })
         })
         .await;
-        Some(UnderWay {
+        Some(InTransit {
             link: Arc::clone(link),
-            way,
+            direction,
             class,
         })
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InTransit {
     fn drop(&mut self) {
-        if let Some(lane) = self.link.lane(self.way) {
+        if let Some(lane) = self.link.lane(self.direction) {
             let mut lane = lane.lock();
             lane.queue.end(self.class);
             lane.wake_next(Instant::now());

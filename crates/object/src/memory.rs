@@ -102,7 +102,7 @@ mod tests {
     use crate::Fault;
 
     #[tokio::test]
-    async fn what_is_put_is_given_back_to_who_owned_it() {
+    async fn what_is_put_is_given_back_to_its_owner() {
         struct Owned {
             _owner: Arc<()>,
         }

@@ -6,10 +6,10 @@ use object_store::{Error, Result};
 use tokio::time::Instant;
 
 use crate::Fault;
-use crate::sort::is_away;
+use crate::sort::is_outage;
 
 /// The server may have just started, or be overloaded.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause between two requests in that time.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -25,10 +25,10 @@ where
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        let was_sent = !is_away(&error);
+        let was_sent = !is_outage(&error);
         let may_change = !was_sent || Fault::of(&error) == Fault::Transient;
         let error = said.take().filter(|_| !was_sent).unwrap_or(error);
-        if !may_change || begun.elapsed() >= PATIENCE {
+        if !may_change || begun.elapsed() >= TIMEOUT {
             return Err(error);
         }
         said = Some(error);

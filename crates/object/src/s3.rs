@@ -6,7 +6,7 @@
 //! * **Retries.** There are none here: [`crate::Store`] decides which requests are repeated. Parts of uploads are the
 //!   exception, since the trait cannot repeat one: the SDK sends them up to three times.
 //! * **Time.** Connecting takes at most 3 s, the first byte of an answer at most 20 s (after an upload up to 16 s
-//!   more), and a body that does not move for 20 s is given up, in either direction (see [`patience`]). So an outage is
+//!   more), and a body that does not move for 20 s is given up, in either direction (see [`stall`]). So an outage is
 //!   an error within a minute or so, never a hang.
 //! * **Integrity.** Every put carries a checksum from here, which the server verifies: a CRC32, or an MD5, which is
 //!   also compared with the ETag of the answer (see [`checksum`]). The layers above verify checksums of the data they
@@ -17,16 +17,16 @@
 pub mod advice;
 mod checksum;
 mod client;
+mod connector;
 mod credentials;
 mod environment;
 pub(crate) mod error;
 mod get;
 mod list;
 mod multipart;
-mod patience;
 mod put;
 mod restore;
-mod way;
+mod stall;
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,19 +46,19 @@ use object_store::{
 use crate::link::Link;
 use crate::{Checksum, Encryption, OpenError, Restore, StoreOptions};
 pub(crate) use advice::Kind;
+pub use connector::http_client;
 pub use credentials::CredentialSource;
 pub use environment::{check_environment, check_region, endpoint};
 pub(crate) use error::S3Error;
-use patience::PATIENCE;
 use restore::Archived;
-pub use way::http_client;
+use stall::STALL_LIMIT;
 
 /// Checks the environment and `options`, as [`S3Store::connect`] does first.
 pub(crate) fn check(options: &StoreOptions) -> std::result::Result<(), OpenError> {
     check_environment()?;
     environment::check_options(options)?;
     client::endpoint(options)?;
-    way::http_client(options.ca.as_deref(), &options.proxy, true)?;
+    connector::http_client(options.ca.as_deref(), &options.proxy, true)?;
     Ok(())
 }
 
@@ -94,16 +94,16 @@ impl S3Store {
         options: &StoreOptions,
     ) -> std::result::Result<S3Store, OpenError> {
         let link = Link::new(&options.upload_limit, &options.download_limit);
-        S3Store::connect_with(bucket, options, PATIENCE, link).await
+        S3Store::connect_with(bucket, options, STALL_LIMIT, link).await
     }
 
     async fn connect_with(
         bucket: &str,
         options: &StoreOptions,
-        patience: Duration,
+        stall_limit: Duration,
         link: Option<Arc<Link>>,
     ) -> std::result::Result<S3Store, OpenError> {
-        let connected = client::connect(options, patience, link.clone()).await?;
+        let connected = client::connect(options, stall_limit, link.clone()).await?;
         Ok(S3Store {
             shared: Arc::new(Shared {
                 client: connected.client,

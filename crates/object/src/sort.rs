@@ -9,7 +9,7 @@ use std::time::Duration;
 use object_store::Error;
 
 use crate::chain::{causes, chain};
-use crate::error::{Away, Hung, OpenError, OutOfRange};
+use crate::error::{Hung, OpenError, OutOfRange, Outage};
 use crate::fault::Fault;
 use crate::s3::{Kind, S3Error};
 
@@ -39,7 +39,7 @@ impl Fault {
             if let Some(cause) = cause.downcast_ref::<S3Error>() {
                 return Some(cause.fault());
             }
-            if cause.is::<Away>() || cause.is::<Hung>() {
+            if cause.is::<Outage>() || cause.is::<Hung>() {
                 return Some(Fault::Unreachable);
             }
             if cause.is::<OutOfRange>() {
@@ -96,8 +96,8 @@ impl Answer {
 }
 
 /// Whether a request was not sent, because the store did not answer earlier ones.
-pub(crate) fn is_away(error: &Error) -> bool {
-    causes(error).any(|cause| cause.is::<Away>())
+pub(crate) fn is_outage(error: &Error) -> bool {
+    causes(error).any(|cause| cause.is::<Outage>())
 }
 
 /// The reason why a store refused a request.

@@ -119,6 +119,6 @@ async fn an_archived_object_is_named_and_restored_only_if_asked() {
         }
         assert_eq!(store.store.get(&path).await.is_ok(), can_be_read);
         // An answer, and no sign of an outage.
-        assert!(store.health.away().is_none());
+        assert!(store.health.outage().is_none());
     }
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use forebay_object::advice::{ANSWERS, Advice, FAILURES, Kind};
-use forebay_object::{Fault, Needs, OpenError, PaceSettings, S3Store, Store, StoreOptions, open};
+use forebay_object::{Fault, Needs, OpenError, RetrySettings, S3Store, Store, StoreOptions, open};
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use support::authority::{Authority, Identity};
@@ -18,10 +18,10 @@ use support::server::{DOMAIN, Server};
 use tempfile::TempDir;
 
 /// The normal policy, without its pauses: a store with one request at a time needs none.
-fn settings() -> PaceSettings {
-    PaceSettings {
+fn settings() -> RetrySettings {
+    RetrySettings {
         attempts: 2,
-        ..PaceSettings::default()
+        ..RetrySettings::default()
     }
 }
 

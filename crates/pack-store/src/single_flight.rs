@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_for_a_part_of_a_run_meanwhile_waits_for_it() {
+    async fn a_fetch_of_a_part_of_a_run_in_flight_waits_for_it() {
         let scene = scene().await;
         let all = scene.packs.join_fetches(BLOCK, &scene.addresses[..4]);
         let part = scene.packs.join_fetches(BLOCK, &scene.addresses[2..6]);
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gives_up_leaves_the_run_to_those_who_wait() {
+    async fn a_fetch_that_gives_up_leaves_the_run_to_those_that_wait() {
         let scene = scene().await;
         let first = scene.packs.join_fetches(BLOCK, &scene.addresses[..4]);
         let second = scene.packs.join_fetches(BLOCK, &scene.addresses[1..2]);

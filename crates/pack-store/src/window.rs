@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_on_nearby_gets_a_window_and_who_jumps_does_not() {
+    fn reads_that_go_on_nearby_get_a_window_and_jumps_do_not() {
         let windows = Windows::default();
         assert!(windows.of(PACK, &at(300_000)).is_none(), "the first");
         let window = windows.of(PACK, &at(304_096)).unwrap();

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn many_who_reserve_at_once_never_pass_the_limit_together() {
+    fn many_reservations_at_once_never_pass_the_limit_together() {
         let volume = account(None, amount(UNLIMITED, UNLIMITED));
         let tree = account(Some(5), amount(100 * 512, UNLIMITED));
         let charge = Charge::counted(volume, Some(tree.clone()), amount(0, 0));

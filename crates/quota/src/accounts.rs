@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use forebay_meta::record::{InodeRecord, QuotaRecord, Spread, UsageRecord, VolumeState};
+use forebay_meta::record::{InodeRecord, QuotaRecord, Recount, UsageRecord, VolumeState};
 use forebay_meta::{Batch, Catalog, Key, KeyRange, StoreError};
 use forebay_types::Inode;
 use parking_lot::{Mutex, RwLock};
@@ -86,7 +86,7 @@ impl Accounts {
             files: quota.limit_files,
         });
         let mut unsettled = self.unsettled.lock();
-        if quota.spread == Spread::Done {
+        if quota.recount == Recount::Done {
             unsettled.remove(&root);
         } else {
             unsettled.insert(root);
@@ -196,7 +196,7 @@ impl Accounts {
 pub const LEAVING: QuotaRecord = QuotaRecord {
     limit_bytes: UNLIMITED,
     limit_files: UNLIMITED,
-    spread: Spread::Leaving,
+    recount: Recount::Leaving,
 };
 
 /// The limits of a tree without a quota.

@@ -113,20 +113,20 @@ impl Plan {
             2 => Journal::Bucket,
             _ => Journal::Commit,
         };
-        let small_checkpoints = random.chance(50);
+        let small_checkpoints = random.percent(50);
         let mut actions = Vec::new();
         for life in 0..3 + random.below(3) {
-            let with_faults = perils.faults && random.chance(if life == 0 { 30 } else { 60 });
+            let with_faults = perils.faults && random.percent(if life == 0 { 30 } else { 60 });
             let length = 20 + random.below(60);
             for _ in 0..length {
                 actions.push(action(&mut random, with_faults));
             }
-            if perils.faults && random.chance(15) {
+            if perils.faults && random.percent(15) {
                 actions.push(Action::TakeOver);
                 for _ in 0..random.below(12) {
                     actions.push(action(&mut random, false));
                 }
-            } else if random.chance(15) {
+            } else if random.percent(15) {
                 actions.push(Action::Close);
             }
             actions.push(Action::Crash(Crash {

@@ -27,7 +27,7 @@ impl Random {
     }
 
     /// True in `percent` of 100 cases.
-    pub(crate) fn chance(&mut self, percent: u64) -> bool {
+    pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 

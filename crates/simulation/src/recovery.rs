@@ -14,7 +14,7 @@ use crate::plan::{Journal, Plan};
 use crate::world::World;
 
 /// Longer than any opening may take, in simulated time: one that takes longer waits for ever.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Bytes of a log segment. Few, so that segments are begun, recycled and renamed all the time.
 const SEGMENT: u64 = 16 << 10;
@@ -89,7 +89,7 @@ pub(crate) async fn open_and_compare(
 ) -> Result<Recovered, String> {
     let store = world.store();
     let opening = Volume::open_in(&store, config(plan), world.environment(machine));
-    let volume = tokio::time::timeout(PATIENCE, opening)
+    let volume = tokio::time::timeout(TIMEOUT, opening)
         .await
         .map_err(|_| "the volume does not open: it waits for ever".to_owned())?
         .map_err(|error| format!("the volume does not open: {error}"))?
@@ -119,7 +119,7 @@ pub(crate) async fn verifier(volume: &Volume, state: &State) -> Result<Option<[u
         return Ok(None);
     };
     let commit = volume.commit(&operation::ROOT, Inode(inode), 0, 0);
-    match tokio::time::timeout(PATIENCE, commit).await {
+    match tokio::time::timeout(TIMEOUT, commit).await {
         Ok(Ok((_, verifier))) => Ok(Some(verifier.0)),
         Ok(Err(error)) => Err(format!("COMMIT after recovery: {error}")),
         Err(_) => Err("COMMIT after recovery waits for ever".into()),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use forebay_fs::{Clock, Compute, Environment, Randomness};
-use forebay_object::{PaceSettings, Store};
+use forebay_object::{RetrySettings, Store};
 use forebay_vfs::Timestamp;
 use object_store::path::Path;
 use parking_lot::Mutex;
@@ -192,7 +192,7 @@ impl World {
         let turns = {
             let mut contents = self.0.lock();
             let delays = contents.delays;
-            if delays > 0 && contents.random.chance(delays) {
+            if delays > 0 && contents.random.percent(delays) {
                 1 + contents.random.below(3)
             } else {
                 0
@@ -207,7 +207,7 @@ impl World {
     pub(crate) fn environment(&self, machine: usize) -> Environment {
         Environment {
             clock: Arc::new(WorldClock(self.clone())),
-            random: Arc::new(Chance(self.clone())),
+            random: Arc::new(WorldRandom(self.clone())),
             local: Arc::new(Folder {
                 world: self.clone(),
                 machine,
@@ -219,12 +219,12 @@ impl World {
 
     /// The bucket as a store of objects.
     pub(crate) fn store(&self) -> Store {
-        let pace = PaceSettings {
+        let retry = RetrySettings {
             seed: Some(self.number()),
-            ..PaceSettings::default()
+            ..RetrySettings::default()
         };
         let objects = Arc::new(Objects(self.clone()));
-        Store::new(objects, Path::default(), "simulated://".into(), pace)
+        Store::new(objects, Path::default(), "simulated://".into(), retry)
     }
 }
 
@@ -243,9 +243,9 @@ impl Clock for WorldClock {
     }
 }
 
-struct Chance(World);
+struct WorldRandom(World);
 
-impl Randomness for Chance {
+impl Randomness for WorldRandom {
     fn fill(&self, bytes: &mut [u8]) {
         self.0.0.lock().random.fill(bytes);
     }

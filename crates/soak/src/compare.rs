@@ -7,7 +7,7 @@ use forebay_client::{Handle, Link, LinkError, Reply, Request, Steady};
 use forebay_crash::random::content;
 
 use crate::ledger::{BLOCK_BYTES, Kept, Promises, numbered};
-use crate::polite::PATIENCE;
+use crate::polite::TIMEOUT;
 use crate::world::World;
 
 /// Bytes of a READ: few, because in the middle of a run the rude clients are still active and delay large READs, whose
@@ -77,7 +77,7 @@ struct Look {
 impl Look {
     fn new(world: &World) -> Look {
         Look {
-            link: Link::new(Steady::new(world.address), world.first_call(), PATIENCE),
+            link: Link::new(Steady::new(world.address), world.first_call(), TIMEOUT),
             directories: BTreeMap::from([(String::new(), world.root.clone())]),
             compared: Compared::default(),
             differences: Vec::new(),

@@ -52,11 +52,18 @@ impl Figures {
 }
 
 impl Latencies {
-    /// Records that a call of a kind that is made every `pace` took `time`, with `later` answers "later" meanwhile.
+    /// Records that a call of a kind that is made every `interval` took `time`, with `later` answers "later" meanwhile.
     /// Calls that were due during that time were not made: each counts as if it had been made on time and answered
     /// together with this one. Otherwise a server that stalls for a second would look as if one call of many had been
     /// slow.
-    pub fn record(&self, kind: &str, has_goal: bool, pace: Duration, time: Duration, later: u64) {
+    pub fn record(
+        &self,
+        kind: &str,
+        has_goal: bool,
+        interval: Duration,
+        time: Duration,
+        later: u64,
+    ) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let times = all.entry(kind.to_owned()).or_default();
         times.calls += 1;
@@ -66,10 +73,10 @@ impl Latencies {
         loop {
             let micros = u32::try_from(left.as_micros()).unwrap_or(u32::MAX);
             times.micros.push(micros);
-            if pace.is_zero() || left <= pace {
+            if interval.is_zero() || left <= interval {
                 return;
             }
-            left -= pace;
+            left -= interval;
         }
     }
 
@@ -146,9 +153,9 @@ mod tests {
     #[test]
     fn percentiles_are_those_of_the_calls() {
         let latencies = Latencies::default();
-        let pace = Duration::from_secs(1);
+        let interval = Duration::from_secs(1);
         for number in 1..=100 {
-            latencies.record("READ", true, pace, Duration::from_millis(number), 0);
+            latencies.record("READ", true, interval, Duration::from_millis(number), 0);
         }
         let figures = latencies.figures()["READ"];
         assert_eq!(figures.calls, 100);
@@ -162,12 +169,12 @@ mod tests {
     #[test]
     fn a_call_that_holds_up_others_counts_for_them() {
         let latencies = Latencies::default();
-        let pace = Duration::from_millis(100);
+        let interval = Duration::from_millis(100);
         for _ in 0..10 {
-            latencies.record("READ", true, pace, Duration::from_millis(1), 0);
+            latencies.record("READ", true, interval, Duration::from_millis(1), 0);
         }
         // A hundred calls were due in this time.
-        latencies.record("READ", true, pace, Duration::from_secs(10), 3);
+        latencies.record("READ", true, interval, Duration::from_secs(10), 3);
         let figures = latencies.figures()["READ"];
         assert_eq!((figures.calls, figures.later), (11, 3));
         assert!(figures.median > Duration::from_secs(4), "{figures:?}");
@@ -176,10 +183,10 @@ mod tests {
     #[test]
     fn the_table_says_what_missed_its_goal() {
         let (alone, beside) = (Latencies::default(), Latencies::default());
-        let pace = Duration::from_secs(1);
-        alone.record("GETATTR", true, pace, Duration::from_micros(150), 0);
-        beside.record("GETATTR", true, pace, Duration::from_millis(60), 0);
-        beside.record("WRITE", false, pace, Duration::from_millis(900), 2);
+        let interval = Duration::from_secs(1);
+        alone.record("GETATTR", true, interval, Duration::from_micros(150), 0);
+        beside.record("GETATTR", true, interval, Duration::from_millis(60), 0);
+        beside.record("WRITE", false, interval, Duration::from_millis(900), 2);
         let table = table(&alone.figures(), &beside.figures());
         assert!(table.contains(
             "| GETATTR | 0.15 | 0.15 | 1 | 0 | 60.0 | 60.0 | 60.0 | 60.0 | 10 and 50: **missed** |"

@@ -24,7 +24,7 @@ use crate::world::{Door, World};
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// A call without an answer for this time, while the server runs, counts as unanswered.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How long it waits before it repeats a call that was answered "later".
 const LATER: Duration = Duration::from_millis(100);
@@ -72,7 +72,7 @@ struct Call {
     /// Whether it needs no bucket, so that the goal applies.
     has_goal: bool,
     /// Interval between two calls.
-    pace: Duration,
+    interval: Duration,
 }
 
 /// The objects that the client makes before it begins.
@@ -107,7 +107,7 @@ impl From<LinkError> for Trouble {
 
 impl Client {
     fn new(world: &Arc<World>, meter: &Arc<Meter>, home: &Home) -> Client {
-        let link = Link::new(Door::new(world.clone()), world.first_call(), PATIENCE);
+        let link = Link::new(Door::new(world.clone()), world.first_call(), TIMEOUT);
         Client {
             world: world.clone(),
             meter: meter.clone(),
@@ -135,7 +135,7 @@ impl Client {
             let answer = self.link.receive()?.ok_or(LinkError::Gone)?;
             repeated |= answer.sent > 1;
             match results(answer.reply) {
-                Err(Failure::Status(Status::JUKEBOX)) if began.elapsed() < PATIENCE => {
+                Err(Failure::Status(Status::JUKEBOX)) if began.elapsed() < TIMEOUT => {
                     later += 1;
                     thread::sleep(LATER);
                 }
@@ -144,7 +144,13 @@ impl Client {
         };
         if opening.is_some() && opening == self.world.opening() {
             let latencies = self.meter.now();
-            latencies.record(call.name, call.has_goal, call.pace, began.elapsed(), later);
+            latencies.record(
+                call.name,
+                call.has_goal,
+                call.interval,
+                began.elapsed(),
+                later,
+            );
         }
         match result {
             Ok(results) => Ok(Some(results)),
@@ -176,10 +182,10 @@ fn wrong(what: impl Into<String>) -> Trouble {
 type Round = fn(&mut Client, u64) -> Result<(), Trouble>;
 
 const ROUNDS: [(Round, Duration); 4] = [
-    (attributes::round, attributes::PACE),
-    (reads::round, reads::PACE),
-    (files::round, files::PACE),
-    (listing::round, listing::PACE),
+    (attributes::round, attributes::INTERVAL),
+    (reads::round, reads::INTERVAL),
+    (files::round, files::INTERVAL),
+    (listing::round, listing::INTERVAL),
 ];
 
 /// Makes the files that the client needs, and starts it.
@@ -189,17 +195,17 @@ const ROUNDS: [(Round, Duration); 4] = [
 pub fn start(world: &Arc<World>, meter: &Arc<Meter>) -> Result<Vec<JoinHandle<()>>, LinkError> {
     let home = make_home(world)?;
     world.ledger.exact(FILES.to_owned());
-    let threads = ROUNDS.map(|(round, pace)| {
+    let threads = ROUNDS.map(|(round, interval)| {
         let (world, meter, home) = (world.clone(), meter.clone(), home.clone());
-        thread::spawn(move || rounds(&world, &meter, &home, round, pace))
+        thread::spawn(move || rounds(&world, &meter, &home, round, interval))
     });
     Ok(threads.into())
 }
 
-fn rounds(world: &Arc<World>, meter: &Arc<Meter>, home: &Home, round: Round, pace: Duration) {
+fn rounds(world: &Arc<World>, meter: &Arc<Meter>, home: &Home, round: Round, interval: Duration) {
     let mut client = Client::new(world, meter, home);
     let mut number = 0;
-    while world.pause_polite(pace) {
+    while world.pause_polite(interval) {
         number += 1;
         match round(&mut client, number) {
             Ok(()) => {}
@@ -214,7 +220,7 @@ fn rounds(world: &Arc<World>, meter: &Arc<Meter>, home: &Home, round: Round, pac
 }
 
 fn make_home(world: &World) -> Result<Home, LinkError> {
-    let link = Link::new(Steady::new(world.address), world.first_call(), PATIENCE);
+    let link = Link::new(Steady::new(world.address), world.first_call(), TIMEOUT);
     let mut link = link.from_address(IpAddr::V4(ADDRESS));
     let mut directory = |parent: &Handle, name: &[u8]| {
         let made = link.get(&Request::mkdir(parent, name, 0o755), Reply::made);

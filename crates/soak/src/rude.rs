@@ -55,7 +55,7 @@ mod truncate;
 mod vanish;
 
 /// A rude client closes its connection after this time without an answer to a call.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A kind of rude client.
 #[derive(Debug)]
@@ -261,7 +261,7 @@ impl Place<'_> {
     /// A connection for calls as root.
     fn link(&self) -> Link<Steady> {
         let (world, source) = (self.world, IpAddr::V4(self.kind.address));
-        Link::new(Steady::new(world.address), world.first_call(), PATIENCE).from_address(source)
+        Link::new(Steady::new(world.address), world.first_call(), TIMEOUT).from_address(source)
     }
 
     /// A connection for calls as a user.

@@ -142,7 +142,7 @@ fn program(options: &Options, work: &std::path::Path) -> Result<Program, ServerE
 }
 
 fn mount(address: SocketAddr, first_call: u32) -> Result<Handle, LinkError> {
-    let link = Link::new(Steady::new(address), first_call, polite::PATIENCE);
+    let link = Link::new(Steady::new(address), first_call, polite::TIMEOUT);
     let mut link = link.from_address(IpAddr::V4(Ipv4Addr::LOCALHOST));
     link.get(&Request::mount(b"/"), Reply::mounted)
 }
@@ -275,12 +275,12 @@ fn beside(
 
     say("the well-behaved client ends");
     world.end_polite();
-    let limit = Instant::now() + 2 * polite::PATIENCE;
+    let limit = Instant::now() + 2 * polite::TIMEOUT;
     let ended = || polite.iter().all(JoinHandle::is_finished);
     watched.watch(limit, ended)?;
     let unanswered = match ended() {
         true => Vec::new(),
-        false => vec![format!("not after {:?}", 2 * polite::PATIENCE)],
+        false => vec![format!("not after {:?}", 2 * polite::TIMEOUT)],
     };
     checks.push(check(
         "each call of the well-behaved client is answered",

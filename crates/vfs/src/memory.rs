@@ -126,27 +126,32 @@ impl FileSystem for MemoryFileSystem {
 
     async fn setattr(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         set: &SetAttributes,
         guard: Option<Timestamp>,
     ) -> Result<Change> {
-        self.set_attributes(who, inode, set, guard)
+        self.set_attributes(caller, inode, set, guard)
     }
 
-    async fn lookup(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Attributes> {
-        self.look_up(who, directory, name)
+    async fn lookup(
+        &self,
+        caller: &Credentials,
+        directory: Inode,
+        name: &[u8],
+    ) -> Result<Attributes> {
+        self.look_up(caller, directory, name)
     }
 
     async fn access(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         wanted: Access,
     ) -> Result<(Access, Attributes)> {
         let attributes = self.attributes_of(inode)?;
         Ok((
-            permission::access((&attributes).into(), who, wanted),
+            permission::access((&attributes).into(), caller, wanted),
             attributes,
         ))
     }
@@ -157,82 +162,82 @@ impl FileSystem for MemoryFileSystem {
 
     async fn read(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         count: u32,
     ) -> Result<ReadReply> {
-        self.read_file(who, inode, offset, count)
+        self.read_file(caller, inode, offset, count)
     }
 
     async fn write(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         data: &[u8],
         stability: Stability,
     ) -> Result<WriteReply> {
-        self.write_file(who, inode, offset, data, stability)
+        self.write_file(caller, inode, offset, data, stability)
     }
 
     async fn create(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
         mode: &CreateMode,
     ) -> Result<Created> {
-        self.create_file(who, directory, name, mode)
+        self.create_file(caller, directory, name, mode)
     }
 
     async fn make(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
         node: NewNode<'_>,
         set: &SetAttributes,
     ) -> Result<Created> {
-        self.make_node(who, directory, name, node, set)
+        self.make_node(caller, directory, name, node, set)
     }
 
-    async fn remove(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
-        self.remove_name(who, directory, name, false)
+    async fn remove(&self, caller: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
+        self.remove_name(caller, directory, name, false)
     }
 
-    async fn rmdir(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
-        self.remove_name(who, directory, name, true)
+    async fn rmdir(&self, caller: &Credentials, directory: Inode, name: &[u8]) -> Result<Change> {
+        self.remove_name(caller, directory, name, true)
     }
 
     async fn rename(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         from: (Inode, &[u8]),
         to: (Inode, &[u8]),
     ) -> Result<(Change, Change)> {
-        self.move_name(who, from, to)
+        self.move_name(caller, from, to)
     }
 
     async fn link(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         directory: Inode,
         name: &[u8],
     ) -> Result<(Attributes, Change)> {
-        self.add_name(who, inode, directory, name)
+        self.add_name(caller, inode, directory, name)
     }
 
     async fn readdir(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         cookie: u64,
         max_entries: usize,
         with_attributes: bool,
     ) -> Result<Listing> {
-        self.list(who, directory, cookie, max_entries, with_attributes)
+        self.list(caller, directory, cookie, max_entries, with_attributes)
     }
 
     async fn statistics(&self) -> Result<Statistics> {

@@ -175,7 +175,7 @@ pub struct Statistics {
 /// * Objects are named by inode. An inode that does not exist (any more) causes
 ///   [`crate::Error::Stale`].
 /// * Names are bytes. The file system checks them (empty, `.`, `..`, `/`, NUL, longer than 255).
-/// * Every operation checks the permissions of `who`.
+/// * Every operation checks the permissions of `caller`.
 /// * CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK and SETATTR are on stable storage
 ///   when they return (RFC 1813 section 4.8).
 /// * An operation may wait (for the bucket, for room) but does not fail because of load.
@@ -189,7 +189,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// ([`crate::Error::NotSync`]).
     fn setattr(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         set: &SetAttributes,
         guard: Option<Timestamp>,
@@ -198,7 +198,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Looks up a name, including `.` and `..` (`..` of the root is the root).
     fn lookup(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
     ) -> impl Future<Output = Result<Attributes>> + Send;
@@ -206,7 +206,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Returns those of the rights `wanted` that the caller has.
     fn access(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         wanted: Access,
     ) -> impl Future<Output = Result<(Access, Attributes)>> + Send;
@@ -214,14 +214,14 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Reads a symbolic link ([`crate::Error::Invalid`] on anything else).
     fn readlink(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
     ) -> impl Future<Output = Result<(Bytes, Attributes)>> + Send;
 
     /// Reads up to `count` bytes of a regular file.
     fn read(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         count: u32,
@@ -231,19 +231,19 @@ pub trait FileSystem: Send + Sync + 'static {
     /// permission check. `None` otherwise, also for errors: [`FileSystem::read`] returns them.
     fn read_in_memory(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         count: u32,
     ) -> Option<ReadReply> {
-        let _ = (who, inode, offset, count);
+        let _ = (caller, inode, offset, count);
         None
     }
 
     /// Writes to a regular file; returns when `stability` is reached.
     fn write(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         data: &[u8],
@@ -253,7 +253,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Creates a regular file.
     fn create(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
         mode: &CreateMode,
@@ -262,7 +262,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Creates a directory, symbolic link or special file.
     fn make(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
         node: NewNode<'_>,
@@ -272,7 +272,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Removes a name of an object that is not a directory.
     fn remove(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
     ) -> impl Future<Output = Result<Change>> + Send;
@@ -280,7 +280,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Removes an empty directory.
     fn rmdir(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
     ) -> impl Future<Output = Result<Change>> + Send;
@@ -288,7 +288,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Renames, replacing the object with the new name, if any; returns the changes of both directories.
     fn rename(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         from: (Inode, &[u8]),
         to: (Inode, &[u8]),
     ) -> impl Future<Output = Result<(Change, Change)>> + Send;
@@ -296,7 +296,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Adds a further name to an object (not a directory).
     fn link(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         directory: Inode,
         name: &[u8],
@@ -306,7 +306,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// their attributes if `with_attributes`.
     fn readdir(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         cookie: u64,
         max_entries: usize,
@@ -326,7 +326,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// 3.3.21: committing more than the requested range is allowed).
     fn commit(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         count: u32,

@@ -57,17 +57,17 @@ impl Owned {
         self.kind == FileKind::Directory
     }
 
-    /// The bits of one class (0 to 7) that the mode grants to `who`. The classes
+    /// The bits of one class (0 to 7) that the mode grants to `caller`. The classes
     /// exclude each other: an owner has only the owner's rights, even if the group has more.
-    fn rights(&self, who: &Credentials) -> u32 {
-        if is_root(who) {
+    fn rights(&self, caller: &Credentials) -> u32 {
+        if is_root(caller) {
             // Root may execute a file only if at least one class may.
             let executable = self.is_directory() || self.mode & 0o111 != 0;
             return READ | WRITE | if executable { EXECUTE } else { 0 };
         }
-        let class = if who.uid == self.uid {
+        let class = if caller.uid == self.uid {
             self.mode >> 6
-        } else if in_group(who, self.gid) {
+        } else if in_group(caller, self.gid) {
             self.mode >> 3
         } else {
             self.mode
@@ -75,18 +75,18 @@ impl Owned {
         class & (READ | WRITE | EXECUTE)
     }
 
-    /// Whether the mode bits grant `who` all of `wanted` (bits of one class).
-    fn allows(&self, who: &Credentials, wanted: u32) -> bool {
-        self.rights(who) & wanted == wanted
+    /// Whether the mode bits grant `caller` all of `wanted` (bits of one class).
+    fn allows(&self, caller: &Credentials, wanted: u32) -> bool {
+        self.rights(caller) & wanted == wanted
     }
 }
 
-fn is_root(who: &Credentials) -> bool {
-    who.uid == ROOT
+fn is_root(caller: &Credentials) -> bool {
+    caller.uid == ROOT
 }
 
-fn in_group(who: &Credentials, gid: u32) -> bool {
-    who.gid == gid || who.groups.contains(&gid)
+fn in_group(caller: &Credentials, gid: u32) -> bool {
+    caller.gid == gid || caller.groups.contains(&gid)
 }
 
 fn require(allowed: bool) -> Result<()> {
@@ -97,52 +97,52 @@ fn require(allowed: bool) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Access`].
-pub fn may_read(file: Owned, who: &Credentials) -> Result<()> {
-    let owner = who.uid == file.uid;
-    require(owner || file.rights(who) & (READ | EXECUTE) != 0)
+pub fn may_read(file: Owned, caller: &Credentials) -> Result<()> {
+    let owner = caller.uid == file.uid;
+    require(owner || file.rights(caller) & (READ | EXECUTE) != 0)
 }
 
 /// WRITE to a regular file, or a change of its size.
 ///
 /// # Errors
 /// [`Error::Access`].
-pub fn may_write(file: Owned, who: &Credentials) -> Result<()> {
-    require(who.uid == file.uid || file.allows(who, WRITE))
+pub fn may_write(file: Owned, caller: &Credentials) -> Result<()> {
+    require(caller.uid == file.uid || file.allows(caller, WRITE))
 }
 
 /// Looking up a name in a directory.
 ///
 /// # Errors
 /// [`Error::Access`].
-pub fn may_search(directory: Owned, who: &Credentials) -> Result<()> {
-    require(directory.allows(who, EXECUTE))
+pub fn may_search(directory: Owned, caller: &Credentials) -> Result<()> {
+    require(directory.allows(caller, EXECUTE))
 }
 
 /// Listing the names in a directory. Access to the named objects requires the right to [search](may_search) it.
 ///
 /// # Errors
 /// [`Error::Access`].
-pub fn may_list(directory: Owned, who: &Credentials) -> Result<()> {
-    require(directory.allows(who, READ))
+pub fn may_list(directory: Owned, caller: &Credentials) -> Result<()> {
+    require(directory.allows(caller, READ))
 }
 
 /// Adding a name to a directory, or removing one.
 ///
 /// # Errors
 /// [`Error::Access`].
-pub fn may_change_names(directory: Owned, who: &Credentials) -> Result<()> {
-    require(directory.allows(who, WRITE | EXECUTE))
+pub fn may_change_names(directory: Owned, caller: &Credentials) -> Result<()> {
+    require(directory.allows(caller, WRITE | EXECUTE))
 }
 
 /// Removing the name of `child` from a directory (REMOVE, RMDIR, both ends of RENAME). In a
 /// sticky directory, only the owner of the directory or of the child may do so.
 ///
 /// # Errors
-/// [`Error::Access`] if `who` may not change the directory's names, [`Error::NotOwner`] if it is
-/// sticky and `who` owns neither.
-pub fn may_unlink(directory: Owned, child: Owned, who: &Credentials) -> Result<()> {
-    may_change_names(directory, who)?;
-    let owner = is_root(who) || who.uid == child.uid || who.uid == directory.uid;
+/// [`Error::Access`] if `caller` may not change the directory's names, [`Error::NotOwner`] if it is
+/// sticky and `caller` owns neither.
+pub fn may_unlink(directory: Owned, child: Owned, caller: &Credentials) -> Result<()> {
+    may_change_names(directory, caller)?;
+    let owner = is_root(caller) || caller.uid == child.uid || caller.uid == directory.uid;
     if directory.mode & STICKY != 0 && !owner {
         return Err(Error::NotOwner);
     }
@@ -153,15 +153,15 @@ pub fn may_unlink(directory: Owned, child: Owned, who: &Credentials) -> Result<(
 ///
 /// # Errors
 /// [`Error::Access`].
-pub fn may_rewrite_parent(directory: Owned, who: &Credentials) -> Result<()> {
-    require(directory.allows(who, WRITE))
+pub fn may_rewrite_parent(directory: Owned, caller: &Credentials) -> Result<()> {
+    require(directory.allows(caller, WRITE))
 }
 
 /// Returns those of the rights `wanted` that an ACCESS call reports (RFC 1813, section 3.3.4). LOOKUP and DELETE are
 /// rights of directories, EXECUTE is one of all other objects.
-pub fn access(object: Owned, who: &Credentials, wanted: Access) -> Access {
+pub fn access(object: Owned, caller: &Credentials, wanted: Access) -> Access {
     let directory = object.is_directory();
-    let has = object.rights(who);
+    let has = object.rights(caller);
     let mut granted = 0;
     if has & READ != 0 {
         granted |= Access::READ.0;
@@ -182,10 +182,10 @@ pub fn access(object: Owned, who: &Credentials, wanted: Access) -> Access {
     Access(wanted.0 & granted)
 }
 
-/// The mode of a file after `who` wrote to it or changed its size: this clears the set-id bits,
+/// The mode of a file after `caller` wrote to it or changed its size: this clears the set-id bits,
 /// unless root does it.
-pub fn mode_after_write(mode: u32, who: &Credentials) -> u32 {
-    if is_root(who) {
+pub fn mode_after_write(mode: u32, caller: &Credentials) -> u32 {
+    if is_root(caller) {
         mode
     } else {
         without_set_id(mode)
@@ -202,7 +202,7 @@ fn without_set_id(mode: u32) -> u32 {
     }
 }
 
-/// Returns owner, group and mode after a SETATTR by `who`, or the reason for a refusal: either all of the changes
+/// Returns owner, group and mode after a SETATTR by `caller`, or the reason for a refusal: either all of the changes
 /// are allowed, or none is made.
 ///
 /// * The size may be changed by callers that may write; that clears the set-id bits like a write.
@@ -216,22 +216,22 @@ fn without_set_id(mode: u32) -> u32 {
 /// # Errors
 /// [`Error::NotOwner`] and [`Error::Access`]; for a size also [`Error::IsDirectory`], and
 /// [`Error::Invalid`] on objects that are neither file nor directory.
-pub fn after_setattr(old: Owned, who: &Credentials, set: &SetAttributes) -> Result<Owned> {
-    let owner = is_root(who) || who.uid == old.uid;
+pub fn after_setattr(old: Owned, caller: &Credentials, set: &SetAttributes) -> Result<Owned> {
+    let owner = is_root(caller) || caller.uid == old.uid;
     let mut new = old;
     if set.size.is_some() {
         match old.kind {
-            FileKind::Regular => may_write(old, who)?,
+            FileKind::Regular => may_write(old, caller)?,
             FileKind::Directory => return Err(Error::IsDirectory),
             _ => return Err(Error::Invalid),
         }
-        new.mode = mode_after_write(new.mode, who);
+        new.mode = mode_after_write(new.mode, caller);
     }
     if set.uid.is_some() || set.gid.is_some() {
         new.uid = set.uid.unwrap_or(old.uid);
         new.gid = set.gid.unwrap_or(old.gid);
-        let own_group = new.gid == old.gid || in_group(who, new.gid);
-        if !(is_root(who) || owner && new.uid == old.uid && own_group) {
+        let own_group = new.gid == old.gid || in_group(caller, new.gid);
+        if !(is_root(caller) || owner && new.uid == old.uid && own_group) {
             return Err(Error::NotOwner);
         }
         if !old.is_directory() {
@@ -242,21 +242,21 @@ pub fn after_setattr(old: Owned, who: &Credentials, set: &SetAttributes) -> Resu
         if !owner {
             return Err(Error::NotOwner);
         }
-        new.mode = with_own_setgid(mode, new, who);
+        new.mode = with_own_setgid(mode, new, caller);
     }
     for time in [set.atime, set.mtime] {
         match time {
             SetTime::To(_) if !owner => return Err(Error::NotOwner),
-            SetTime::Now if !owner => may_write(old, who)?,
+            SetTime::Now if !owner => may_write(old, caller)?,
             SetTime::Keep | SetTime::Now | SetTime::To(_) => {}
         }
     }
     Ok(new)
 }
 
-/// Reduces `mode` to the bits that `who` may set on an object of this kind and group.
-fn with_own_setgid(mode: u32, object: Owned, who: &Credentials) -> u32 {
-    let foreign = !is_root(who) && !in_group(who, object.gid);
+/// Reduces `mode` to the bits that `caller` may set on an object of this kind and group.
+fn with_own_setgid(mode: u32, object: Owned, caller: &Credentials) -> u32 {
+    let foreign = !is_root(caller) && !in_group(caller, object.gid);
     if foreign && !object.is_directory() {
         mode & MODE_BITS & !SETGID
     } else {
@@ -264,33 +264,33 @@ fn with_own_setgid(mode: u32, object: Owned, who: &Credentials) -> u32 {
     }
 }
 
-/// Returns owner, group and mode of an object that `who` creates in `parent`: its owner is the caller and its group the
+/// Returns owner, group and mode of an object that `caller` creates in `parent`: its owner is the caller and its group the
 /// caller's, unless the directory has setgid: then the group is the directory's, and new directories inherit setgid.
 /// A caller cannot create a file that would run with the rights of a group of which it is not a member.
 ///
 /// # Errors
-/// [`Error::NotOwner`] if the object is to belong to another user, or to a group that `who` is not in, or if it is a
+/// [`Error::NotOwner`] if the object is to belong to another user, or to a group that `caller` is not in, or if it is a
 /// device, which would be a device on every client. Only root may do these.
 pub fn of_new(
     parent: Owned,
     kind: FileKind,
-    who: &Credentials,
+    caller: &Credentials,
     set: &SetAttributes,
 ) -> Result<Owned> {
-    let root = is_root(who);
+    let root = is_root(caller);
     if !root && matches!(kind, FileKind::BlockDevice | FileKind::CharDevice) {
         return Err(Error::NotOwner);
     }
     let uid = match set.uid {
-        Some(uid) if uid != who.uid && !root => return Err(Error::NotOwner),
-        uid => uid.unwrap_or(who.uid),
+        Some(uid) if uid != caller.uid && !root => return Err(Error::NotOwner),
+        uid => uid.unwrap_or(caller.uid),
     };
     let inherits = parent.mode & SETGID != 0;
     let gid = match set.gid {
-        Some(gid) if root || in_group(who, gid) => gid,
+        Some(gid) if root || in_group(caller, gid) => gid,
         Some(_) => return Err(Error::NotOwner),
         None if inherits => parent.gid,
-        None => who.gid,
+        None => caller.gid,
     };
     let default_mode = match kind {
         FileKind::Directory => 0o755,
@@ -303,7 +303,7 @@ pub fn of_new(
         uid,
         gid,
     };
-    new.mode = with_own_setgid(set.mode.unwrap_or(default_mode), new, who);
+    new.mode = with_own_setgid(set.mode.unwrap_or(default_mode), new, caller);
     if inherits && kind == FileKind::Directory {
         new.mode |= SETGID;
     }

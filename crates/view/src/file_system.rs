@@ -65,9 +65,14 @@ impl FileSystem for View {
         Err(Error::ReadOnly)
     }
 
-    async fn lookup(&self, who: &Credentials, directory: Inode, name: &[u8]) -> Result<Attributes> {
+    async fn lookup(
+        &self,
+        caller: &Credentials,
+        directory: Inode,
+        name: &[u8],
+    ) -> Result<Attributes> {
         let (record, parent) = self.live_directory(directory).await?;
-        permission::may_search(owned(&record), who)?;
+        permission::may_search(owned(&record), caller)?;
         let inode = match name {
             b"." => directory,
             b".." => parent,
@@ -83,13 +88,13 @@ impl FileSystem for View {
     /// Grants no right to change anything, to nobody.
     async fn access(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         wanted: Access,
     ) -> Result<(Access, Attributes)> {
         let record = self.live(inode).await?;
         let readable = Access(wanted.0 & (Access::READ.0 | Access::LOOKUP.0 | Access::EXECUTE.0));
-        let rights = permission::access(owned(&record), who, readable);
+        let rights = permission::access(owned(&record), caller, readable);
         Ok((rights, seen(inode, &record)))
     }
 
@@ -103,7 +108,7 @@ impl FileSystem for View {
 
     async fn read(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         count: u32,
@@ -114,7 +119,7 @@ impl FileSystem for View {
             Kind::Directory => return Err(Error::IsDirectory),
             _ => return Err(Error::Invalid),
         }
-        permission::may_read(owned(&record), who)?;
+        permission::may_read(owned(&record), caller)?;
         let asked = ByteRange::at(offset, u64::from(count));
         let wanted = asked.intersect(ByteRange::new(0, record.size));
         let mut data = Pieces::default();
@@ -190,14 +195,14 @@ impl FileSystem for View {
 
     async fn readdir(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         cookie: u64,
         max_entries: usize,
         with_attributes: bool,
     ) -> Result<Listing> {
         let (record, parent) = self.live_directory(directory).await?;
-        permission::may_list(owned(&record), who)?;
+        permission::may_list(owned(&record), caller)?;
         let max_entries = max_entries.max(1);
         let mut entries: Vec<_> = dots(directory, parent, cookie, max_entries).collect();
         let wanted = max_entries - entries.len();
@@ -210,7 +215,7 @@ impl FileSystem for View {
             entries.extend(found.into_iter().map(entry));
         }
         // A caller that may only read the names gets nothing about the named objects.
-        if with_attributes && permission::may_search(owned(&record), who).is_ok() {
+        if with_attributes && permission::may_search(owned(&record), caller).is_ok() {
             for entry in &mut entries {
                 let record = self.record(entry.inode).await.map_err(answer)?;
                 entry.attributes = record.map(|record| seen(entry.inode, &record));

@@ -43,11 +43,14 @@ async fn set_mode(volume: &Volume, inode: Inode, mode: u32) {
 }
 
 /// All entries of a directory, a few at a time.
-async fn list(fs: &impl FileSystem, who: &Credentials, directory: Inode) -> Vec<DirectoryEntry> {
+async fn list(fs: &impl FileSystem, caller: &Credentials, directory: Inode) -> Vec<DirectoryEntry> {
     let mut entries: Vec<DirectoryEntry> = Vec::new();
     loop {
         let cookie = entries.last().map_or(0, |entry| entry.cookie);
-        let page: Listing = fs.readdir(who, directory, cookie, 3, true).await.unwrap();
+        let page: Listing = fs
+            .readdir(caller, directory, cookie, 3, true)
+            .await
+            .unwrap();
         assert!(page.entries.len() <= 3);
         assert!(page.end || page.entries.len() == 3);
         entries.extend(page.entries);
@@ -214,7 +217,7 @@ async fn a_view_refuses_every_change() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_view_checks_who_may_read() {
+async fn a_view_checks_read_permission() {
     let (place, volume) = filled(Expected::NotSealed).await;
     let folder = volume.lookup(&WHO, Inode::ROOT, b"folder").await.unwrap();
     let file = volume.lookup(&WHO, folder.inode, b"file-3").await.unwrap();
@@ -223,16 +226,16 @@ async fn a_view_checks_who_may_read() {
     set_mode(&volume, closed, 0o744).await;
     volume.flush().await.unwrap();
     close(volume).await;
-    let (view, who) = (view(&place).await, stranger());
-    let refused = view.read(&who, file.inode, 0, 1).await;
+    let (view, caller) = (view(&place).await, stranger());
+    let refused = view.read(&caller, file.inode, 0, 1).await;
     assert_eq!(refused.err(), Some(Error::Access));
-    let refused = view.lookup(&who, closed, b"file").await;
+    let refused = view.lookup(&caller, closed, b"file").await;
     assert_eq!(refused.err(), Some(Error::Access));
     // It may list the names, and gets nothing else.
-    let entries = list(&view, &who, closed).await;
+    let entries = list(&view, &caller, closed).await;
     assert_eq!(entries.len(), 3);
     assert!(entries.iter().all(|entry| entry.attributes.is_none()));
-    let (granted, _) = view.access(&who, closed, Access(0x3f)).await.unwrap();
+    let (granted, _) = view.access(&caller, closed, Access(0x3f)).await.unwrap();
     assert_eq!(granted, Access::READ);
 }
 
@@ -290,7 +293,7 @@ async fn while_the_bucket_does_not_answer_clients_ask_again() {
     let folder = view.lookup(&WHO, Inode::ROOT, b"folder").await.unwrap();
     let file = view.lookup(&WHO, folder.inode, b"file-2").await.unwrap();
     faults.only(".pack");
-    faults.chance(FaultKind::ServerError, 1.0);
+    faults.fail_at_random(FaultKind::ServerError, 1.0);
     let reply = view.read(&WHO, file.inode, 0, 5).await;
     assert_eq!(reply.err(), Some(Error::Delay));
     faults.heal();

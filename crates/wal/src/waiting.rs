@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_who_are_due_are_taken_and_the_others_stay() {
+    fn tasks_that_are_due_are_taken_and_the_others_stay() {
         let mut waiters = Waiters::default();
         let (mut late, mut early, mut gone) = (None, None, None);
         assert!(waiters.enter(Lsn(20), &mut late, Waker::noop()));

@@ -7,5 +7,5 @@ pub(crate) mod s3_server;
 pub(crate) mod terminal;
 
 pub(crate) use process::{
-    Gateway, Outcome, PATIENCE, Place, Refusal, Running, refused, refused_with, run, run_with,
+    Gateway, Outcome, Place, Refusal, Running, TIMEOUT, refused, refused_with, run, run_with,
 };

@@ -12,7 +12,7 @@ pub(crate) const NOENT: Status = Status::NOENT;
 pub(crate) const IO: Status = Status::IO;
 
 /// Longer than any call takes on a working server.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Client {
     link: Link<Steady>,
@@ -25,7 +25,7 @@ impl Client {
         // it comes from.
         let first = RandomState::new().build_hasher().finish() as u32;
         Client {
-            link: Link::new(Steady::new(address), first, PATIENCE),
+            link: Link::new(Steady::new(address), first, TIMEOUT),
         }
     }
 

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::nfs::Client;
 
 /// Longer than anything takes in these tests, even in a debug build on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The folders of a test: the bucket and the local folders.
 pub(crate) struct Place {
@@ -112,10 +112,10 @@ fn finish(mut command: Command) -> Outcome {
     let mut child = Running(command.spawn().unwrap());
     let stdout = collect(child.0.stdout.take().unwrap());
     let stderr = collect(child.0.stderr.take().unwrap());
-    let status = child.wait(PATIENCE);
-    let text = |output: Receiver<String>| output.recv_timeout(PATIENCE).unwrap();
+    let status = child.wait(TIMEOUT);
+    let text = |output: Receiver<String>| output.recv_timeout(TIMEOUT).unwrap();
     Outcome {
-        status: status.unwrap_or_else(|| panic!("still running after {PATIENCE:?}: {command:?}")),
+        status: status.unwrap_or_else(|| panic!("still running after {TIMEOUT:?}: {command:?}")),
         stdout: text(stdout),
         stderr: text(stderr),
     }
@@ -267,7 +267,7 @@ impl Gateway {
         let stderr = Arc::new(Mutex::new(String::new()));
         gather(process.0.stderr.take().unwrap(), stderr.clone());
         let lines = lines(process.0.stdout.take().unwrap());
-        let first = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let first = lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| {
             panic!("it does not serve: {flags:?}: {}", stderr.lock().unwrap());
         });
         let port = first
@@ -301,7 +301,7 @@ impl Gateway {
     /// Waits until its messages contain `part`.
     #[track_caller]
     pub(crate) fn says(&self, part: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !self.messages().contains(part) {
             assert!(
                 Instant::now() < deadline,
@@ -377,7 +377,7 @@ impl Gateway {
     /// Waits for it to end by itself; returns exit code and messages.
     #[track_caller]
     pub(crate) fn ends(mut self) -> (Option<i32>, String) {
-        let status = self.process.wait(PATIENCE);
+        let status = self.process.wait(TIMEOUT);
         let status = status.unwrap_or_else(|| panic!("it does not end: {}", self.messages()));
         // The thread that collects the messages may be a moment behind.
         while Arc::strong_count(&self.stderr) > 1 {

@@ -101,7 +101,7 @@ struct Plan {
     reach: Reach,
     random: u64,
     /// Kinds of faults, each for one in this number of the requests that it applies to.
-    chances: Vec<(Fault, u64)>,
+    probabilities: Vec<(Fault, u64)>,
     /// Faults for the next requests with this method and this part of the target, once each.
     script: Vec<(&'static str, &'static str, Fault)>,
     injected: HashMap<Fault, usize>,
@@ -120,7 +120,7 @@ impl Proxy {
             plan: Mutex::new(Plan {
                 reach: Reach::Open,
                 random: seed,
-                chances: Vec::new(),
+                probabilities: Vec::new(),
                 script: Vec::new(),
                 injected: HashMap::new(),
                 listings: HashMap::new(),
@@ -149,7 +149,12 @@ impl Proxy {
 
     /// Hits one in `of` requests to which the fault applies.
     pub(crate) fn one_in(&self, of: u64, fault: Fault) {
-        self.shared.plan.lock().unwrap().chances.push((fault, of));
+        self.shared
+            .plan
+            .lock()
+            .unwrap()
+            .probabilities
+            .push((fault, of));
     }
 
     /// Hits the next request with this method and with `part` in its target.
@@ -166,7 +171,7 @@ impl Proxy {
     pub(crate) fn heal(&self) {
         let mut plan = self.shared.plan.lock().unwrap();
         plan.reach = Reach::Open;
-        plan.chances.clear();
+        plan.probabilities.clear();
         plan.script.clear();
     }
 
@@ -199,12 +204,12 @@ struct Request {
 }
 
 /// Longer than the program waits for any answer.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Shared {
     fn serve(&self, mut client: TcpStream) -> io::Result<()> {
         client.set_nodelay(true)?;
-        client.set_read_timeout(Some(PATIENCE))?;
+        client.set_read_timeout(Some(TIMEOUT))?;
         let reach = self.plan.lock().unwrap().reach;
         match reach {
             Reach::Open => {}
@@ -292,7 +297,7 @@ impl Shared {
                 plan.random = mix(plan.random);
                 let drawn = plan.random;
                 let applying = plan
-                    .chances
+                    .probabilities
                     .iter()
                     .filter(|(fault, _)| fault.applies_to(request));
                 // Independent random bits for each kind, so that one does not hide another.
@@ -311,7 +316,7 @@ impl Shared {
     fn forward(&self, request: &Request) -> io::Result<Vec<u8>> {
         let mut server = TcpStream::connect(&self.server)?;
         server.set_nodelay(true)?;
-        server.set_read_timeout(Some(PATIENCE))?;
+        server.set_read_timeout(Some(TIMEOUT))?;
         server.write_all(request.head.as_bytes())?;
         server.write_all(b"Connection: close\r\n\r\n")?;
         // If the server refuses the rest of the body, its answer says why.

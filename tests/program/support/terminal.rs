@@ -10,7 +10,7 @@ use std::thread;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use super::process::{PATIENCE, Running, program};
+use super::process::{Running, TIMEOUT, program};
 
 /// The output of a program at a terminal.
 pub(crate) struct Said {
@@ -43,13 +43,13 @@ pub(crate) fn run_at_terminal(arguments: &[impl AsRef<OsStr>], lines: &[&str]) -
     for line in lines {
         // A prompt ends with this, and no message does.
         while !text.ends_with(b": ") {
-            let next = errors.recv_timeout(PATIENCE);
+            let next = errors.recv_timeout(TIMEOUT);
             text.push(next.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&text))));
         }
         terminal.write_all(format!("{line}\n").as_bytes()).unwrap();
         text.push(b'\n');
     }
-    let status = child.wait(PATIENCE).expect("it does not end");
+    let status = child.wait(TIMEOUT).expect("it does not end");
     text.extend(errors.iter());
     text.extend(output.iter());
     Said {

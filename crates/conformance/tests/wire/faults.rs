@@ -10,7 +10,7 @@ use forebay_object::faults::{FaultKind, Request};
 
 use crate::resources::change_record;
 use crate::stack::Stack;
-use crate::table::{Scenario, Scene, Who};
+use crate::table::{Caller, Scenario, Scene};
 use crate::volume::disk::{Fault, Step};
 use crate::volume::{eventually, pattern};
 
@@ -19,7 +19,7 @@ pub(crate) const DAMAGED: &[Scenario] = &[Scenario {
     name: "the object's record in the bucket is damaged",
     gives: Status::IO,
     by: &Procedure::ALL,
-    who: Who::Root,
+    caller: Caller::Root,
     call: |scene, procedure| Call::any(procedure, &scene.known[&procedure], b"name", &scene.top),
 }];
 
@@ -28,7 +28,7 @@ pub(crate) const AWAY: &[Scenario] = &[Scenario {
     name: "the bucket that has the object does not answer",
     gives: Status::JUKEBOX,
     by: &Procedure::ALL,
-    who: Who::Root,
+    caller: Caller::Root,
     call: |scene, procedure| Call::any(procedure, &scene.known[&procedure], b"name", &scene.top),
 }];
 
@@ -37,7 +37,7 @@ pub(crate) const LOG: &[Scenario] = &[Scenario {
     name: "the disk fails under a change that cannot be made twice",
     gives: Status::IO,
     by: &[Create, Mkdir, Symlink, Mknod, Remove, Rmdir, Rename, Link],
-    who: Who::Root,
+    caller: Caller::Root,
     call: |scene, procedure| {
         log_works(scene);
         let place = scene.place();

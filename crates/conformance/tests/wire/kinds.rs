@@ -5,7 +5,7 @@ use forebay_conformance::call::{Node, Set, SetTime, Stable};
 use forebay_conformance::{Call, Status};
 
 use crate::stack::Stack;
-use crate::table::{Scenario, Scene, Who, make};
+use crate::table::{Caller, Scenario, Scene, make};
 
 /// A size to set.
 fn size(size: u64) -> Set {
@@ -42,7 +42,7 @@ pub(crate) const KINDS: &[Scenario] = &[
             Readdir,
             Readdirplus,
         ],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let place = scene.place();
             let file = scene.root.file(&place, b"file");
@@ -53,7 +53,7 @@ pub(crate) const KINDS: &[Scenario] = &[
         name: "a symbolic link in place of a directory",
         gives: Status::NOTDIR,
         by: &[Lookup, Create, Readdir],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let place = scene.place();
             let link = Call::symlink(&place, b"link", &Set::default(), b".");
@@ -65,7 +65,7 @@ pub(crate) const KINDS: &[Scenario] = &[
         name: "the second directory is a file",
         gives: Status::NOTDIR,
         by: &[Rename],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| {
             let place = scene.place();
             let file = scene.root.file(&place, b"file");
@@ -76,7 +76,7 @@ pub(crate) const KINDS: &[Scenario] = &[
         name: "RMDIR of a file",
         gives: Status::NOTDIR,
         by: &[Rmdir],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| {
             let place = scene.place();
             scene.root.file(&place, b"file");
@@ -87,7 +87,7 @@ pub(crate) const KINDS: &[Scenario] = &[
         name: "a directory over a file",
         gives: Status::NOTDIR,
         by: &[Rename],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| {
             let place = scene.place();
             scene.root.directory(&place, b"directory");
@@ -99,7 +99,7 @@ pub(crate) const KINDS: &[Scenario] = &[
         name: "a file over a directory",
         gives: Status::ISDIR,
         by: &[Rename],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| {
             let place = scene.place();
             scene.root.directory(&place, b"directory");
@@ -111,7 +111,7 @@ pub(crate) const KINDS: &[Scenario] = &[
         name: "a directory in place of a file",
         gives: Status::ISDIR,
         by: &[Setattr, Read, Write, Remove, Commit],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let place = scene.place();
             let directory = scene.root.directory(&place, b"name");
@@ -126,7 +126,7 @@ pub(crate) const KINDS: &[Scenario] = &[
         name: "a named pipe in place of a file",
         gives: Status::INVAL,
         by: &[Setattr, Read, Write, Commit, Readlink],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let node = Call::mknod(&scene.place(), b"fifo", Node::Fifo(Set::default()));
             let fifo = scene.root.made(&node);
@@ -140,7 +140,7 @@ pub(crate) const KINDS: &[Scenario] = &[
         name: "READLINK of a file",
         gives: Status::INVAL,
         by: &[Readlink],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| {
             let place = scene.place();
             Call::readlink(&scene.root.file(&place, b"file"))
@@ -150,7 +150,7 @@ pub(crate) const KINDS: &[Scenario] = &[
         name: "a directory with a name in it",
         gives: Status::NOTEMPTY,
         by: &[Rmdir, Rename],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let place = scene.place();
             let full = scene.root.directory(&place, b"full");
@@ -166,7 +166,7 @@ pub(crate) const KINDS: &[Scenario] = &[
         name: "a further name of a directory",
         gives: Status::PERM,
         by: &[Link],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| {
             let place = scene.place();
             let directory = scene.root.directory(&place, b"directory");
@@ -177,35 +177,35 @@ pub(crate) const KINDS: &[Scenario] = &[
         name: "MKNOD of a regular file",
         gives: Status::BADTYPE,
         by: &[Mknod],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| Call::mknod(&scene.place(), b"new", Node::Other(1)),
     },
     Scenario {
         name: "MKNOD of a directory",
         gives: Status::BADTYPE,
         by: &[Mknod],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| Call::mknod(&scene.place(), b"new", Node::Other(2)),
     },
     Scenario {
         name: "MKNOD of a symbolic link",
         gives: Status::BADTYPE,
         by: &[Mknod],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| Call::mknod(&scene.place(), b"new", Node::Other(5)),
     },
     Scenario {
         name: "a symbolic link without a path",
         gives: Status::INVAL,
         by: &[Symlink],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| Call::symlink(&scene.place(), b"new", &Set::default(), b""),
     },
     Scenario {
         name: "a time with 10^9 nanoseconds",
         gives: Status::INVAL,
         by: &[Setattr, Create, Mkdir, Symlink, Mknod],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let place = scene.place();
             match procedure {
@@ -218,7 +218,7 @@ pub(crate) const KINDS: &[Scenario] = &[
         name: "a size of 2^63",
         gives: Status::FBIG,
         by: &[Setattr, Create, Write],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let place = scene.place();
             let file = scene.root.file(&place, b"file");
@@ -233,7 +233,7 @@ pub(crate) const KINDS: &[Scenario] = &[
         name: "the guard is another moment",
         gives: Status::NOT_SYNC,
         by: &[Setattr],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| {
             let place = scene.place();
             let (seconds, nanos) = scene.root.attributes(&place).ctime;
@@ -245,7 +245,7 @@ pub(crate) const KINDS: &[Scenario] = &[
         name: "a reply too small for one name",
         gives: Status::TOOSMALL,
         by: &[Readdir, Readdirplus],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let place = scene.place();
             match procedure {

@@ -332,7 +332,7 @@ fn what_stays_is_listed_once_while_names_are_made_removed_and_renamed_between_pa
 }
 
 #[test]
-fn a_directory_that_is_emptied_by_who_lists_it_ends_empty() {
+fn a_directory_that_is_emptied_while_it_is_listed_ends_empty() {
     let mut stack = Stack::new();
     let mut root = stack.root();
     let top = root.top();

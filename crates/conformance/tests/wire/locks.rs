@@ -56,7 +56,7 @@ fn ask(client: &mut Client, procedure: u32, file: &[u8]) -> u32 {
 }
 
 #[test]
-fn files_alone_can_be_locked_also_by_who_may_only_read() {
+fn only_files_can_be_locked_also_with_read_permission_alone() {
     let stack = Stack::new();
     let mut root = stack.root();
     let top = root.top();

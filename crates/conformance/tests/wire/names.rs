@@ -5,7 +5,7 @@ use forebay_conformance::call::{How, Set};
 use forebay_conformance::{Call, Status};
 
 use crate::stack::{OTHER_EXPORT, Stack, is_of_directories};
-use crate::table::{Scenario, Scene, Who};
+use crate::table::{Caller, Scenario, Scene};
 
 /// Procedures that make a name.
 const MAKERS: [Procedure; 5] = [Create, Mkdir, Symlink, Mknod, Link];
@@ -42,7 +42,7 @@ pub(crate) const HANDLES: &[Scenario] = &[
         name: "the object was removed",
         gives: Status::STALE,
         by: &Procedure::ALL,
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let object = removed(scene, procedure);
             Call::any(procedure, &object, b"name", &scene.top)
@@ -52,7 +52,7 @@ pub(crate) const HANDLES: &[Scenario] = &[
         name: "the second directory was removed",
         gives: Status::STALE,
         by: &[Rename, Link],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let place = scene.place();
             let directory = removed(scene, Mkdir);
@@ -67,7 +67,7 @@ pub(crate) const HANDLES: &[Scenario] = &[
         name: "a handle of which one bit is another",
         gives: Status::STALE,
         by: &Procedure::ALL,
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let place = scene.place();
             let mut object = scene.root.object(procedure, &place, b"object");
@@ -81,7 +81,7 @@ pub(crate) const HANDLES: &[Scenario] = &[
         name: "bytes that have not the form of a handle",
         gives: Status::BADHANDLE,
         by: &Procedure::ALL,
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let place = scene.place();
             let mut object = scene.root.object(procedure, &place, b"object");
@@ -93,14 +93,14 @@ pub(crate) const HANDLES: &[Scenario] = &[
         name: "no handle at all",
         gives: Status::BADHANDLE,
         by: &Procedure::ALL,
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| Call::any(procedure, b"", b"name", &scene.top),
     },
     Scenario {
         name: "the second handle is none",
         gives: Status::BADHANDLE,
         by: &[Rename, Link],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let place = scene.place();
             let object = scene.root.object(procedure, &place, b"object");
@@ -114,21 +114,21 @@ pub(crate) const NAMES: &[Scenario] = &[
         name: "a name that is not there",
         gives: Status::NOENT,
         by: &[Lookup, Remove, Rmdir, Rename],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| with_name(scene, procedure, b"nothing"),
     },
     Scenario {
         name: "a name of 256 bytes",
         gives: Status::NAMETOOLONG,
         by: &NAMED,
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| with_name(scene, procedure, &[b'n'; 256]),
     },
     Scenario {
         name: "a path of 4097 bytes in a symbolic link",
         gives: Status::NAMETOOLONG,
         by: &[Symlink],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| Call::symlink(&scene.place(), b"new", &Set::default(), &[b'p'; 4097]),
     },
     Scenario {
@@ -136,28 +136,28 @@ pub(crate) const NAMES: &[Scenario] = &[
         name: "an empty name",
         gives: Status::ACCES,
         by: &NAMED,
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| with_name(scene, procedure, b""),
     },
     Scenario {
         name: "a name with a slash",
         gives: Status::ACCES,
         by: &NAMED,
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| with_name(scene, procedure, b"a/b"),
     },
     Scenario {
         name: "a name with a NUL",
         gives: Status::ACCES,
         by: &NAMED,
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| with_name(scene, procedure, b"a\0b"),
     },
     Scenario {
         name: "a new name with a slash",
         gives: Status::ACCES,
         by: &[Rename],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| {
             let place = scene.place();
             scene.root.file(&place, b"old");
@@ -168,7 +168,7 @@ pub(crate) const NAMES: &[Scenario] = &[
         name: "a name that is taken",
         gives: Status::EXIST,
         by: &MAKERS,
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let place = scene.place();
             scene.root.file(&place, b"name");
@@ -183,21 +183,21 @@ pub(crate) const NAMES: &[Scenario] = &[
         name: "a dot is always taken",
         gives: Status::EXIST,
         by: &MAKERS,
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| with_name(scene, procedure, b"."),
     },
     Scenario {
         name: "two dots are always taken",
         gives: Status::EXIST,
         by: &MAKERS,
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| with_name(scene, procedure, b".."),
     },
     Scenario {
         name: "an unchecked CREATE where a directory is",
         gives: Status::EXIST,
         by: &[Create],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| {
             let place = scene.place();
             scene.root.directory(&place, b"name");
@@ -208,35 +208,35 @@ pub(crate) const NAMES: &[Scenario] = &[
         name: "RMDIR of two dots",
         gives: Status::EXIST,
         by: &[Rmdir],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| Call::rmdir(&scene.place(), b".."),
     },
     Scenario {
         name: "RMDIR of a dot",
         gives: Status::INVAL,
         by: &[Rmdir],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| Call::rmdir(&scene.place(), b"."),
     },
     Scenario {
         name: "REMOVE of a dot",
         gives: Status::ACCES,
         by: &[Remove],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| Call::remove(&scene.place(), b"."),
     },
     Scenario {
         name: "REMOVE of two dots",
         gives: Status::ACCES,
         by: &[Remove],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| Call::remove(&scene.place(), b".."),
     },
     Scenario {
         name: "RENAME of a dot",
         gives: Status::INVAL,
         by: &[Rename],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| {
             let place = scene.place();
             Call::rename((&place, b"."), (&place, b"new"))
@@ -246,7 +246,7 @@ pub(crate) const NAMES: &[Scenario] = &[
         name: "RENAME to two dots",
         gives: Status::INVAL,
         by: &[Rename],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| {
             let place = scene.place();
             scene.root.file(&place, b"old");
@@ -257,7 +257,7 @@ pub(crate) const NAMES: &[Scenario] = &[
         name: "a directory is moved below itself",
         gives: Status::INVAL,
         by: &[Rename],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| {
             let place = scene.place();
             let upper = scene.root.directory(&place, b"upper");
@@ -269,7 +269,7 @@ pub(crate) const NAMES: &[Scenario] = &[
         name: "names in two exports",
         gives: Status::XDEV,
         by: &[Rename, Link],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let place = scene.place();
             // Only the first call makes it; later ones find it there.

@@ -11,7 +11,7 @@ use forebay_types::Inode;
 use forebay_vfs::LINK_MAX;
 
 use crate::stack::Stack;
-use crate::table::{Scenario, Scene, Who};
+use crate::table::{Caller, Scenario, Scene};
 use crate::volume::folder;
 
 /// Limits the tree below a directory of the root.
@@ -64,7 +64,7 @@ pub(crate) const LIMITS: &[Scenario] = &[
         name: "a tree that has as many bytes as it may",
         gives: Status::DQUOT,
         by: &[Write],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| {
             let (top, name) = (scene.top.clone(), scene.name());
             let directory = scene.root.directory(&top, &name);
@@ -79,7 +79,7 @@ pub(crate) const LIMITS: &[Scenario] = &[
         name: "a tree that has as many objects as it may",
         gives: Status::DQUOT,
         by: &[Create, Mkdir, Symlink, Mknod],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let directory = tree(scene);
             Call::any(procedure, &directory, b"name", &directory)
@@ -89,7 +89,7 @@ pub(crate) const LIMITS: &[Scenario] = &[
         name: "names inside and outside of a tree with a limit",
         gives: Status::XDEV,
         by: &[Rename, Link],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let (tree, place) = (tree(scene), scene.place());
             let file = scene.root.file(&place, b"name");
@@ -107,14 +107,14 @@ pub(crate) const FULL: &[Scenario] = &[
         name: "a volume that has as many objects as it may",
         gives: Status::NOSPC,
         by: &[Create, Mkdir, Symlink, Mknod],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| Call::any(procedure, &scene.top, b"one-too-many", &scene.top),
     },
     Scenario {
         name: "a volume that has as many bytes as it may",
         gives: Status::NOSPC,
         by: &[Write],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| {
             let file = scene.root.ok(&Call::lookup(&scene.top, b"filler-0"));
             let file = file.handle.unwrap();
@@ -130,7 +130,7 @@ pub(crate) const LINKS: &[Scenario] = &[
         name: "an object with as many names as there can be",
         gives: Status::MLINK,
         by: &[Link],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, _| {
             let file = scene.root.ok(&Call::lookup(&scene.top, b"most"));
             let file = file.handle.unwrap();
@@ -143,7 +143,7 @@ pub(crate) const LINKS: &[Scenario] = &[
         name: "a directory with as many directories as there can be",
         gives: Status::MLINK,
         by: &[Mkdir, Rename],
-        who: Who::Root,
+        caller: Caller::Root,
         call: |scene, procedure| {
             let wide = scene.root.ok(&Call::lookup(&scene.top, b"wide"));
             let wide = wide.handle.unwrap();

@@ -5,7 +5,7 @@ use forebay_conformance::call::{Node, Set, SetTime};
 use forebay_conformance::{Call, Status};
 
 use crate::stack::Stack;
-use crate::table::{Scenario, Scene, Who, make};
+use crate::table::{Caller, Scenario, Scene, make};
 
 /// A mode to set.
 fn mode(mode: u32) -> Set {
@@ -30,7 +30,7 @@ pub(crate) const RIGHTS: &[Scenario] = &[
         name: "an export that is read-only for the client",
         gives: Status::ROFS,
         by: &Procedure::CHANGES,
-        who: Who::ReadOnly,
+        caller: Caller::ReadOnly,
         call: |scene, procedure| {
             let place = scene.place();
             scene.ordinary(procedure, &place)
@@ -52,7 +52,7 @@ pub(crate) const RIGHTS: &[Scenario] = &[
             Readdir,
             Readdirplus,
         ],
-        who: Who::User,
+        caller: Caller::User,
         call: |scene, procedure| {
             let place = scene.place();
             let call = scene.ordinary(procedure, &place);
@@ -64,7 +64,7 @@ pub(crate) const RIGHTS: &[Scenario] = &[
         name: "a directory that the caller may search and not change",
         gives: Status::ACCES,
         by: &[Create, Mkdir, Symlink, Mknod, Remove, Rmdir, Rename, Link],
-        who: Who::User,
+        caller: Caller::User,
         call: |scene, procedure| {
             let place = scene.place();
             let call = scene.ordinary(procedure, &place);
@@ -76,7 +76,7 @@ pub(crate) const RIGHTS: &[Scenario] = &[
         name: "a file that is closed to the caller",
         gives: Status::ACCES,
         by: &[Setattr, Read, Write],
-        who: Who::User,
+        caller: Caller::User,
         call: |scene, procedure| {
             let place = scene.place();
             let file = scene.root.file(&place, b"file");
@@ -97,7 +97,7 @@ pub(crate) const RIGHTS: &[Scenario] = &[
         name: "the mode of what belongs to another",
         gives: Status::PERM,
         by: &[Setattr],
-        who: Who::User,
+        caller: Caller::User,
         call: |scene, _| {
             let place = scene.place();
             let file = scene.root.file(&place, b"file");
@@ -108,21 +108,21 @@ pub(crate) const RIGHTS: &[Scenario] = &[
         name: "an object for another owner",
         gives: Status::PERM,
         by: &[Create, Mkdir, Symlink, Mknod],
-        who: Who::User,
+        caller: Caller::User,
         call: |scene, procedure| make(procedure, &scene.place(), FOREIGN),
     },
     Scenario {
-        name: "a block device by who is not root",
+        name: "a block device by a user that is not root",
         gives: Status::PERM,
         by: &[Mknod],
-        who: Who::User,
+        caller: Caller::User,
         call: |scene, _| Call::mknod(&scene.place(), b"sda", Node::Block(Set::default(), 8, 0)),
     },
     Scenario {
-        name: "a character device by who is not root",
+        name: "a character device by a user that is not root",
         gives: Status::PERM,
         by: &[Mknod],
-        who: Who::User,
+        caller: Caller::User,
         call: |scene, _| {
             Call::mknod(
                 &scene.place(),
@@ -135,7 +135,7 @@ pub(crate) const RIGHTS: &[Scenario] = &[
         name: "names of others in a sticky directory",
         gives: Status::PERM,
         by: &[Remove, Rmdir, Rename],
-        who: Who::User,
+        caller: Caller::User,
         call: |scene, procedure| {
             let place = scene.place();
             let call = scene.ordinary(procedure, &place);

@@ -139,7 +139,7 @@ impl Stack {
         self.client(READ_ONLY, Identity::ROOT)
     }
 
-    fn client(&self, from: &str, who: Identity) -> Client {
+    fn client(&self, from: &str, caller: Identity) -> Client {
         // The server tells calls apart by client address and number.
         static NEXT_XID: AtomicU32 = AtomicU32::new(1);
         let address = self.running.as_ref().unwrap().address;
@@ -149,7 +149,7 @@ impl Stack {
         socket.bind(&from.into()).unwrap();
         socket.connect(&address.into()).unwrap();
         let xid = NEXT_XID.fetch_add(1 << 20, Ordering::Relaxed);
-        Client(Connection::new(socket.into(), xid, who).unwrap())
+        Client(Connection::new(socket.into(), xid, caller).unwrap())
     }
 }
 

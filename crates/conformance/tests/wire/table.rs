@@ -15,7 +15,7 @@ use crate::{faults, kinds, names, resources, rights};
 
 /// The caller of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum Caller {
     /// Root.
     Root,
     /// A user who owns nothing.
@@ -31,7 +31,7 @@ pub(crate) struct Scenario {
     pub(crate) gives: Status,
     /// The procedures that show it.
     pub(crate) by: &'static [Procedure],
-    pub(crate) who: Who,
+    pub(crate) caller: Caller,
     /// Prepares everything and returns the call.
     pub(crate) call: fn(&mut Scene, Procedure) -> Call,
 }
@@ -99,10 +99,10 @@ impl Scene {
             for procedure in scenario.by {
                 let what = format!("{procedure:?}: {}", scenario.name);
                 let call = (scenario.call)(self, *procedure);
-                let client = match scenario.who {
-                    Who::Root => &mut self.root,
-                    Who::User => &mut self.user,
-                    Who::ReadOnly => &mut self.read_only,
+                let client = match scenario.caller {
+                    Caller::Root => &mut self.root,
+                    Caller::User => &mut self.user,
+                    Caller::ReadOnly => &mut self.read_only,
                 };
                 let results = client.call(&call);
                 assert_eq!(results.status(), scenario.gives, "{what}");

@@ -85,9 +85,9 @@ impl Collector {
 
     /// Deletes the orphans that are old enough; returns whether some are not.
     async fn delete_orphans(&self) -> Result<bool, String> {
-        let pace = Rate::of(&self.context.config);
+        let rate = Rate::of(&self.context.config);
         // The metadata are read after the list, so that they have everything that was published meanwhile.
-        let (mut suspects, young) = self.packs_of_earlier_epochs(&pace).await?;
+        let (mut suspects, young) = self.packs_of_earlier_epochs(&rate).await?;
         self.subtract::<PackRecord>(KeyRange::packs(), &mut suspects)
             .await
             .map_err(|error| error.to_string())?;
@@ -107,14 +107,14 @@ impl Collector {
                     suspect.bytes
                 );
             }
-            pace.rest_after(work).await;
+            rate.rest_after(work).await;
         }
         Ok(young)
     }
 
     /// The packs of earlier epochs that are older than the grace time, in the order of their numbers, and whether there
     /// are younger ones.
-    async fn packs_of_earlier_epochs(&self, pace: &Rate) -> Result<(Vec<Suspect>, bool), String> {
+    async fn packs_of_earlier_epochs(&self, rate: &Rate) -> Result<(Vec<Suspect>, bool), String> {
         let own = self.context.progress.state().epoch;
         let now = self.context.environment.clock.now().seconds;
         let (mut suspects, mut young, mut listed) = (Vec::new(), false, 0_u64);
@@ -127,7 +127,7 @@ impl Collector {
                     bytes: 0,
                     requests: 1,
                 };
-                pace.rest_after(page).await;
+                rate.rest_after(page).await;
             }
             if pack.epoch() >= own {
                 continue;

@@ -63,11 +63,11 @@ mod tests {
 
     #[test]
     fn the_tighter_limit_counts() {
-        let pace = Rate {
+        let rate = Rate {
             bytes: 1 << 20,
             requests: 10,
         };
-        let rest = |bytes, requests| pace.rest(Work { bytes, requests });
+        let rest = |bytes, requests| rate.rest(Work { bytes, requests });
         assert_eq!(rest(4 << 20, 5), Duration::from_secs(4));
         assert_eq!(rest(1 << 20, 50), Duration::from_secs(5));
         assert_eq!(rest(0, 0), Duration::ZERO);

@@ -24,12 +24,12 @@ impl Files {
 
     pub(crate) async fn setattr(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         set: &SetAttributes,
         guard: Option<Timestamp>,
     ) -> Result<Recorded<Change>> {
-        self.state.admit_names(who.client).await?;
+        self.state.admit_names(caller.client).await?;
         let node = self.state.node(inode).await?;
         let (end, change) = self
             .state
@@ -43,7 +43,7 @@ impl Files {
                 if guard.is_some_and(|guard| guard != before.ctime) {
                     return Err(Refusal::Error(Error::NotSync));
                 }
-                let record = changed_record(&state.record, who, set, self.state.now())?;
+                let record = changed_record(&state.record, caller, set, self.state.now())?;
                 let resized = set.size.filter(|_| record.kind() == Kind::Regular);
                 let end = match resized {
                     Some(size) => {
@@ -84,14 +84,14 @@ impl Files {
 
     pub(crate) async fn access(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         wanted: Access,
     ) -> Result<(Access, Attributes)> {
         let node = self.state.node(inode).await?;
         let state = node.lock_live()?;
         Ok((
-            permission::access(owned(&state.record), who, wanted),
+            permission::access(owned(&state.record), caller, wanted),
             node.attributes(&state),
         ))
     }
@@ -106,14 +106,14 @@ impl Files {
     }
 }
 
-/// The record after a SETATTR by `who`, or the reason why it is not allowed.
+/// The record after a SETATTR by `caller`, or the reason why it is not allowed.
 fn changed_record(
     old: &InodeRecord,
-    who: &Credentials,
+    caller: &Credentials,
     set: &SetAttributes,
     now: Timestamp,
 ) -> Result<InodeRecord> {
-    let owned = permission::after_setattr(owned(old), who, set)?;
+    let owned = permission::after_setattr(owned(old), caller, set)?;
     let now = convert::record_time(now);
     let mut record = InodeRecord {
         mode: owned.mode,

@@ -18,7 +18,7 @@ use crate::state::{FetchPlan, MayUpload, Node, NodeState, by_block};
 impl Files {
     pub(crate) async fn write(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         data: &[u8],
@@ -32,10 +32,10 @@ impl Files {
             return Err(Error::FileTooLarge);
         }
         let memory = &self.state.memory;
-        let admission = memory.admit(who.client, data.len() as u64).await?;
-        let (end, change) = match self.write_once(who, &node, offset, data, None).await {
+        let admission = memory.admit(caller.client, data.len() as u64).await?;
+        let (end, change) = match self.write_once(caller, &node, offset, data, None).await {
             Err(Error::NoSpace | Error::Quota) => {
-                self.write_at_limit(who, &node, offset, data).await
+                self.write_at_limit(caller, &node, offset, data).await
             }
             result => result,
         }?;
@@ -51,14 +51,14 @@ impl Files {
     /// A write for which there seems to be no room: finds out how much it really needs.
     async fn write_at_limit(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         node: &Arc<Node>,
         offset: u64,
         data: &[u8],
     ) -> Result<(Lsn, Change)> {
         let range = ByteRange::at(offset, data.len() as u64);
         let counted = self.counted(node, range).await?;
-        let result = self.write_once(who, node, offset, data, counted).await;
+        let result = self.write_once(caller, node, offset, data, counted).await;
         if !matches!(result, Err(Error::NoSpace | Error::Quota))
             || !node.lock().charge.is_loose(self.publisher.last())
         {
@@ -68,7 +68,7 @@ impl Files {
         let published = async { self.publisher.flush().await.map_err(|_| Error::Delay) };
         self.state.memory.bounded(published).await?;
         let counted = self.counted(node, range).await?;
-        self.write_once(who, node, offset, data, counted).await
+        self.write_once(caller, node, offset, data, counted).await
     }
 
     /// How many bytes of `range` are in the bucket and not in memory: overwriting them takes no additional space.
@@ -99,7 +99,7 @@ impl Files {
     /// Records a write and makes it in memory; returns the position after it.
     async fn write_once(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         node: &Arc<Node>,
         offset: u64,
         data: &[u8],
@@ -110,7 +110,7 @@ impl Files {
             .retry(|| {
                 let mut state = node.lock_live()?;
                 writable(state.record.kind())?;
-                permission::may_write(owned(&state.record), who)?;
+                permission::may_write(owned(&state.record), caller)?;
                 let before = node.wcc(&state);
                 if data.is_empty() {
                     let after = node.attributes(&state);
@@ -130,7 +130,7 @@ impl Files {
                     inode: node.inode,
                     offset,
                     time: convert::record_time(self.state.now()),
-                    mode: permission::mode_after_write(state.record.mode, who),
+                    mode: permission::mode_after_write(state.record.mode, caller),
                 };
                 let end = self.state.record(
                     RecordKind::Data,

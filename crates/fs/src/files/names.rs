@@ -148,7 +148,7 @@ impl Files {
 
     pub(crate) async fn lookup(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
     ) -> Result<Attributes> {
@@ -156,7 +156,7 @@ impl Files {
         let directory = self.directory(directory).await?;
         let special = {
             let state = directory.lock_directory()?;
-            permission::may_search(owned(&state.record), who)?;
+            permission::may_search(owned(&state.record), caller)?;
             match name {
                 b"." => Some(directory.inode),
                 b".." => state.record.directory().map(|own| own.parent),

@@ -10,7 +10,7 @@
 //! `forebay-quota` keeps the accounts.
 
 mod operator;
-mod spread;
+mod recount;
 
 use forebay_quota::NO_LIMIT;
 use forebay_types::Inode;

@@ -42,7 +42,7 @@ impl Drop for Waiting<'_> {
 impl Files {
     pub(crate) async fn read(
         self: &Arc<Self>,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         count: u32,
@@ -54,7 +54,7 @@ impl Files {
                 let mut state = node.lock_live()?;
                 let state = &mut *state;
                 writable(state.record.kind())?;
-                permission::may_read(owned(&state.record), who)?;
+                permission::may_read(owned(&state.record), caller)?;
                 let attributes = node.attributes(state);
                 let (wanted, eof) = within(state, offset, count);
                 let stream = self.go_ahead(&node, state, wanted);
@@ -102,7 +102,7 @@ impl Files {
     /// The same if all bytes are in memory; otherwise returns `None` without waiting, and changes nothing.
     pub(crate) fn read_in_memory(
         self: &Arc<Self>,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         count: u32,
@@ -111,7 +111,7 @@ impl Files {
         let mut state = node.lock_live().ok()?;
         let state = &mut *state;
         writable(state.record.kind()).ok()?;
-        permission::may_read(owned(&state.record), who).ok()?;
+        permission::may_read(owned(&state.record), caller).ok()?;
         let (wanted, eof) = within(state, offset, count);
         let data = state.blocks.lend(wanted)?;
         let attributes = node.attributes(state);

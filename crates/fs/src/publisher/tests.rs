@@ -24,7 +24,10 @@ struct Scene {
     publisher: Arc<Publisher>,
 }
 
-async fn scene_with(turns: Vec<Arc<dyn Turn>>, change: impl FnOnce(&mut FsConfig)) -> Scene {
+async fn scene_with(
+    between: Vec<Arc<dyn BetweenCheckpoints>>,
+    change: impl FnOnce(&mut FsConfig),
+) -> Scene {
     let world = World::new(change);
     // It is checked now and then.
     let descriptor = VolumeDescriptor::location(&world.store.root);
@@ -49,7 +52,7 @@ async fn scene_with(turns: Vec<Arc<dyn Turn>>, change: impl FnOnce(&mut FsConfig
     };
     let proof = Arc::new(Proof::new(&world.store));
     Scene {
-        publisher: Arc::new(Publisher::new(context, committer, proof, turns)),
+        publisher: Arc::new(Publisher::new(context, committer, proof, between)),
         world,
         source,
         recorder,
@@ -183,7 +186,7 @@ struct OneNote {
 }
 
 #[async_trait]
-impl Turn for OneNote {
+impl BetweenCheckpoints for OneNote {
     fn has_work(&self) -> bool {
         self.done.load(Ordering::Relaxed) == 0
     }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 pub(super) const MAX_PIECE: u64 = (4 << 20) + (64 << 10);
 
 /// How long other tasks may keep the scrub from reading its next piece.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const COURTESY_LIMIT: Duration = Duration::from_secs(5);
 
 /// A pack to read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,25 +134,25 @@ pub(super) fn pieces(entries: &[IndexEntry]) -> Vec<Piece> {
 }
 
 /// Enforces the rate.
-pub(super) struct Pace {
+pub(super) struct RateLimit {
     bytes_per_second: u64,
     next: Option<Instant>,
 }
 
-impl Pace {
-    pub(super) fn new(bytes_per_second: u64) -> Pace {
-        Pace {
+impl RateLimit {
+    pub(super) fn new(bytes_per_second: u64) -> RateLimit {
+        RateLimit {
             bytes_per_second: bytes_per_second.max(1),
             next: None,
         }
     }
 
     /// The time at which this many bytes may be requested. Unused time in the past is not made up for.
-    pub(super) fn turn(&mut self, bytes: u64, now: Instant) -> Instant {
-        let turn = self.next.map_or(now, |next| next.max(now));
+    pub(super) fn reserve(&mut self, bytes: u64, now: Instant) -> Instant {
+        let start = self.next.map_or(now, |next| next.max(now));
         let takes = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
-        self.next = Some(turn + takes);
-        turn
+        self.next = Some(start + takes);
+        start
     }
 }
 
@@ -165,7 +165,7 @@ pub(super) struct Courtesy {
 impl Courtesy {
     pub(super) fn new(now: Instant) -> Courtesy {
         Courtesy {
-            until: now + PATIENCE,
+            until: now + COURTESY_LIMIT,
         }
     }
 
@@ -288,11 +288,11 @@ mod tests {
     fn the_rate_is_kept_and_pauses_are_not_made_up_for() {
         let begun = Instant::now();
         let at = |ms| begun + Duration::from_millis(ms);
-        let mut pace = Pace::new(1000);
-        assert_eq!(pace.turn(500, at(0)), at(0));
-        assert_eq!(pace.turn(500, at(10)), at(500));
-        assert_eq!(pace.turn(500, at(5000)), at(5000));
-        assert_eq!(pace.turn(500, at(5000)), at(5500));
+        let mut rate = RateLimit::new(1000);
+        assert_eq!(rate.reserve(500, at(0)), at(0));
+        assert_eq!(rate.reserve(500, at(10)), at(500));
+        assert_eq!(rate.reserve(500, at(5000)), at(5000));
+        assert_eq!(rate.reserve(500, at(5000)), at(5500));
     }
 
     #[test]
@@ -301,6 +301,6 @@ mod tests {
         let courtesy = Courtesy::new(begun);
         assert!(!courtesy.waits(false, begun));
         assert!(courtesy.waits(true, begun));
-        assert!(!courtesy.waits(true, begun + PATIENCE));
+        assert!(!courtesy.waits(true, begun + COURTESY_LIMIT));
     }
 }

@@ -7,7 +7,7 @@ use forebay_pack::object_name;
 use forebay_types::PackId;
 
 use super::plan::Survey;
-use super::{Broken, Patience, Scrub};
+use super::{Broken, OnOutage, Scrub};
 use crate::damages::DamagedFrame;
 
 /// How many damaged packs a status names.
@@ -119,7 +119,7 @@ impl Scrub {
     pub(crate) async fn status(&self) -> Result<ScrubStatus, ScrubRefusal> {
         let mut survey = Survey::default();
         let (mut damaged_packs, mut more) = (Vec::new(), 0);
-        let surveyed = self.for_each_pack(Patience::None, |pack, account, check| {
+        let surveyed = self.for_each_pack(OnOutage::Fail, |pack, account, check| {
             survey.add(account, check);
             let Some(check) = check.filter(|check| check.result != ScrubResult::Sound) else {
                 return;

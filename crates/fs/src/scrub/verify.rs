@@ -14,7 +14,7 @@ use forebay_pack_store::{NoPiece, Stored};
 use forebay_types::{BlockKey, PackId, to_usize};
 use tokio::time::Instant;
 
-use super::plan::{self, Courtesy, Due, Pace, Piece};
+use super::plan::{self, Courtesy, Due, Piece, RateLimit};
 use super::{Broken, Scrub, Wait};
 
 /// How often bytes that arrive damaged are fetched: they may have been damaged on the way.
@@ -61,7 +61,7 @@ impl Scrub {
     pub(super) async fn verify(
         &self,
         due: &Due,
-        pace: &mut Pace,
+        rate: &mut RateLimit,
     ) -> Result<Option<Verdict>, Broken> {
         self.context.damages.forget(due.pack);
         self.board.begin_pack(due.pack);
@@ -73,7 +73,7 @@ impl Scrub {
         {
             return Ok(None);
         }
-        let index = match self.index(due, pace).await {
+        let index = match self.index(due, rate).await {
             Ok(index) => index,
             Err(Unread::Broken(broken)) => return Err(broken),
             Err(Unread::No(result, why)) => {
@@ -86,7 +86,7 @@ impl Scrub {
         let mut verdict = Verdict::sound();
         for piece in plan::pieces(&index.entries) {
             let len = piece.range.end - piece.range.start;
-            self.turn(len, pace).await;
+            self.reserve(len, rate).await;
             let _lease = self.lease_patiently(2 * len).await;
             let bytes = match self.piece(due.pack, piece.range.clone()).await? {
                 Ok(bytes) => bytes,
@@ -128,10 +128,10 @@ impl Scrub {
         Ok(Some(verdict))
     }
 
-    async fn index(&self, due: &Due, pace: &mut Pace) -> Result<PackIndex, Unread> {
+    async fn index(&self, due: &Due, rate: &mut RateLimit) -> Result<PackIndex, Unread> {
         let len = u64::from(due.frames) * INDEX_ENTRY_LEN as u64 + INDEX_FOOTER_LEN as u64;
         let from = due.bytes.saturating_sub(len);
-        self.turn(due.bytes - from, pace).await;
+        self.reserve(due.bytes - from, rate).await;
         let mut attempt = 1;
         loop {
             let tail = self.piece(due.pack, from..due.bytes).await?;
@@ -242,8 +242,8 @@ impl Scrub {
     }
 
     /// Waits until this many bytes may be requested, by the rate and by the work of other tasks.
-    pub(super) async fn turn(&self, bytes: u64, pace: &mut Pace) {
-        tokio::time::sleep_until(pace.turn(bytes, Instant::now())).await;
+    pub(super) async fn reserve(&self, bytes: u64, rate: &mut RateLimit) {
+        tokio::time::sleep_until(rate.reserve(bytes, Instant::now())).await;
         let courtesy = Courtesy::new(Instant::now());
         while courtesy.waits(
             self.context.packs.is_busy() || self.context.memory.writers_wait(),

@@ -135,7 +135,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn who_writes_in_order_is_recognised_and_who_jumps_is_not() {
+    fn writes_in_order_are_recognised_and_jumps_are_not() {
         let mut stream = WriteStream::default();
         let mut write = |i: u64| stream.goes_on(ByteRange::at(i * MIB, MIB), ENOUGH);
         let most = ENOUGH / MIB - 1;

@@ -104,7 +104,7 @@ impl StoreTrouble {
             };
             return Some((why, since.elapsed()));
         }
-        if let Some(away) = self.health.away() {
+        if let Some(away) = self.health.outage() {
             return Some(away);
         }
         let answer = self.health.last_read();

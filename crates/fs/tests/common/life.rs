@@ -14,7 +14,7 @@ use forebay_vfs::{
 };
 use tokio::runtime::Runtime;
 
-use super::{PATIENCE, ROOT, pattern, random};
+use super::{ROOT, TIMEOUT, pattern, random};
 
 /// One run of a gateway. Dropping it is a crash.
 pub struct Life {
@@ -50,7 +50,7 @@ impl Drop for Life {
         if let Some(runtime) = self.runtime.take() {
             // A test that has failed already must end at once, whatever hangs.
             let failed = std::thread::panicking();
-            runtime.shutdown_timeout(if failed { Duration::ZERO } else { PATIENCE });
+            runtime.shutdown_timeout(if failed { Duration::ZERO } else { TIMEOUT });
         }
         self.controls.everything.open();
     }
@@ -65,7 +65,7 @@ impl Life {
     pub fn run<T, F: Future<Output = T>>(&self, operations: impl FnOnce(Volume) -> F) -> T {
         let operations = operations(self.volume.clone());
         self.runtime()
-            .block_on(async { tokio::time::timeout(PATIENCE, operations).await })
+            .block_on(async { tokio::time::timeout(TIMEOUT, operations).await })
             .expect("the operation hangs")
     }
 
@@ -173,8 +173,8 @@ impl Life {
         self.ask(|volume| async move { volume.getattr(inode).await })
     }
 
-    pub fn set(&self, who: &Credentials, inode: Inode, set: SetAttributes) -> Result<(), Error> {
-        self.ask(|volume| async move { volume.setattr(who, inode, &set, None).await.map(drop) })
+    pub fn set(&self, caller: &Credentials, inode: Inode, set: SetAttributes) -> Result<(), Error> {
+        self.ask(|volume| async move { volume.setattr(caller, inode, &set, None).await.map(drop) })
     }
 
     pub fn remove(&self, name: &[u8]) {

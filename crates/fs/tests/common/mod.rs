@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use forebay_fs::{Environment, Expected, FsConfig, OpenError, Takeover, Volume};
-use forebay_object::{PaceSettings, RequestCounts, Store, StoreOptions};
+use forebay_object::{RequestCounts, RetrySettings, Store, StoreOptions};
 use forebay_vfs::Credentials;
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -22,14 +22,17 @@ use tokio::runtime::Runtime;
 use disk::Disk;
 use forebay_object::faults::{Faults, FaultyStore};
 pub use life::Life;
-#[allow(unused_imports, reason = "not all who include this file use them")]
+#[allow(
+    unused_imports,
+    reason = "not every test that includes this file uses them"
+)]
 pub use life::{Moment, read, write};
 
 pub const ROOT: Credentials = Credentials::ROOT;
 
 /// The longest time of any operation of a test: a longer one is a deadlock. A request to a store that does not answer
 /// waits 25 s, several times in a row.
-pub const PATIENCE: Duration = Duration::from_secs(240);
+pub const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// A bucket in a local folder, and the local folder of a gateway.
 pub struct Bucket {
@@ -37,7 +40,7 @@ pub struct Bucket {
     pub local: TempDir,
     pub controls: Arc<Faults>,
     /// The retry settings of stores that are opened from now on.
-    pub pace: Mutex<PaceSettings>,
+    pub retry: Mutex<RetrySettings>,
     /// Whether gateways expect the volume to be sealed.
     pub expected: Expected,
     /// Whether gateways with its configuration take the volume from another one.
@@ -89,7 +92,7 @@ impl Bucket {
             folder: Arc::new(folder()),
             local: folder(),
             controls: Arc::default(),
-            pace: Mutex::default(),
+            retry: Mutex::default(),
             expected: Expected::NotSealed,
             takeover: Takeover::Refuse,
             latest: Mutex::default(),
@@ -132,7 +135,7 @@ impl Bucket {
             Arc::new(faulty),
             opened.root,
             opened.url,
-            self.pace.lock().clone(),
+            self.retry.lock().clone(),
         )
     }
 
@@ -262,7 +265,7 @@ impl Bucket {
             tokio::time::timeout(limit, opening).await.ok()
         });
         let done = opened.as_ref().map(|_| ());
-        runtime.shutdown_timeout(PATIENCE);
+        runtime.shutdown_timeout(TIMEOUT);
         done
     }
 
@@ -283,7 +286,7 @@ impl Bucket {
         let runtime = runtime();
         let opened = runtime.block_on(async {
             let store = self.store().await;
-            tokio::time::timeout(PATIENCE, Volume::open_in(&store, config, environment))
+            tokio::time::timeout(TIMEOUT, Volume::open_in(&store, config, environment))
                 .await
                 .expect("a deadlock")
         });
@@ -351,7 +354,7 @@ pub fn user(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
 pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
-        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        assert!(begun.elapsed() < TIMEOUT, "in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use forebay_fs::Volume;
 use parking_lot::Mutex;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -113,7 +113,7 @@ fn look(entered: &mut Entered, volume: &Volume) {
     for operation in entered.operations.values_mut() {
         operation.waited += LOOK;
     }
-    let hangs = |operation: &&Operation| operation.waited > PATIENCE;
+    let hangs = |operation: &&Operation| operation.waited > TIMEOUT;
     if entered.verdict.is_none()
         && let Some(hanging) = entered.operations.values().find(hangs)
     {

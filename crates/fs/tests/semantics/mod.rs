@@ -24,22 +24,27 @@ fn mode(mode: u32) -> SetAttributes {
 /// Makes a file with a caller's credentials and a mode.
 fn create_as(
     life: &Life,
-    who: &Credentials,
+    caller: &Credentials,
     at: (Inode, &[u8]),
     bits: u32,
 ) -> Result<Inode, Error> {
     life.run(|volume| async move {
         let made = volume
-            .create(who, at.0, at.1, &CreateMode::Guarded(mode(bits)))
+            .create(caller, at.0, at.1, &CreateMode::Guarded(mode(bits)))
             .await?;
         Ok(made.attributes.inode)
     })
 }
 
-fn mkdir_as(life: &Life, who: &Credentials, at: (Inode, &[u8]), bits: u32) -> Result<Inode, Error> {
+fn mkdir_as(
+    life: &Life,
+    caller: &Credentials,
+    at: (Inode, &[u8]),
+    bits: u32,
+) -> Result<Inode, Error> {
     life.run(|volume| async move {
         let made = volume
-            .make(who, at.0, at.1, NewNode::Directory, &mode(bits))
+            .make(caller, at.0, at.1, NewNode::Directory, &mode(bits))
             .await?;
         Ok(made.attributes.inode)
     })

@@ -17,16 +17,16 @@ fn classes_of_permission_bits_are_owner_group_and_others() {
     let (owner, member) = (user(10, 20, &[]), user(11, 99, &[1, 20]));
     let other = user(12, 22, &[]);
     let file = create_as(&life, &owner, (top, b"f"), 0o640).unwrap();
-    let write = |who: &Credentials| {
+    let write = |caller: &Credentials| {
         life.run(|volume| async move {
             volume
-                .write(who, file, 0, b"x", Stability::Unstable)
+                .write(caller, file, 0, b"x", Stability::Unstable)
                 .await
                 .map(drop)
         })
     };
-    let read = |who: &Credentials| {
-        life.run(|volume| async move { volume.read(who, file, 0, 1).await.map(drop) })
+    let read = |caller: &Credentials| {
+        life.run(|volume| async move { volume.read(caller, file, 0, 1).await.map(drop) })
     };
     assert_eq!((write(&owner), read(&owner)), (Ok(()), Ok(())));
     assert_eq!(
@@ -39,8 +39,8 @@ fn classes_of_permission_bits_are_owner_group_and_others() {
     );
     assert_eq!((write(&ROOT), read(&ROOT)), (Ok(()), Ok(())));
     let all = Access(0x3f);
-    let granted = |who: &Credentials, inode| {
-        life.run(|volume| async move { volume.access(who, inode, all).await.unwrap().0.0 })
+    let granted = |caller: &Credentials, inode| {
+        life.run(|volume| async move { volume.access(caller, inode, all).await.unwrap().0.0 })
     };
     assert_eq!(
         granted(&owner, file),
@@ -51,11 +51,13 @@ fn classes_of_permission_bits_are_owner_group_and_others() {
 
     let closed = mkdir_as(&life, &owner, (top, b"closed"), 0o710).unwrap();
     create_as(&life, &owner, (closed, b"f"), 0o666).unwrap();
-    let lookup = |who: &Credentials| {
-        life.run(|volume| async move { volume.lookup(who, closed, b"f").await.map(drop) })
+    let lookup = |caller: &Credentials| {
+        life.run(|volume| async move { volume.lookup(caller, closed, b"f").await.map(drop) })
     };
-    let list = |who: &Credentials| {
-        life.run(|volume| async move { volume.readdir(who, closed, 0, 9, false).await.map(drop) })
+    let list = |caller: &Credentials| {
+        life.run(
+            |volume| async move { volume.readdir(caller, closed, 0, 9, false).await.map(drop) },
+        )
     };
     assert_eq!(
         (lookup(&member), list(&member)),
@@ -172,11 +174,11 @@ fn in_sticky_directories_names_belong_to_their_owners() {
     let (one, other) = (user(10, 10, &[]), user(11, 11, &[]));
     create_as(&life, &one, (sticky, b"f"), 0o666).unwrap();
     create_as(&life, &other, (sticky, b"own"), 0o666).unwrap();
-    let rename = |who: &Credentials, from: &[u8], to: (Inode, &[u8])| {
-        life.run(|volume| async move { volume.rename(who, (sticky, from), to).await.map(drop) })
+    let rename = |caller: &Credentials, from: &[u8], to: (Inode, &[u8])| {
+        life.run(|volume| async move { volume.rename(caller, (sticky, from), to).await.map(drop) })
     };
-    let remove = |who: &Credentials| {
-        life.run(|volume| async move { volume.remove(who, sticky, b"f").await.map(drop) })
+    let remove = |caller: &Credentials| {
+        life.run(|volume| async move { volume.remove(caller, sticky, b"f").await.map(drop) })
     };
     assert_eq!(remove(&other), Err(Error::NotOwner));
     assert_eq!(rename(&other, b"f", (top, b"f")), Err(Error::NotOwner));
@@ -195,8 +197,8 @@ fn moving_a_directory_elsewhere_needs_the_right_to_write_to_it() {
     let (top, to) = (open_directory(&life, b"open"), open_directory(&life, b"to"));
     let (owner, other) = (user(10, 10, &[]), user(11, 11, &[]));
     mkdir_as(&life, &owner, (top, b"d"), 0o755).unwrap();
-    let rename = |who: &Credentials, place: (Inode, &[u8])| {
-        life.run(|volume| async move { volume.rename(who, (top, b"d"), place).await.map(drop) })
+    let rename = |caller: &Credentials, place: (Inode, &[u8])| {
+        life.run(|volume| async move { volume.rename(caller, (top, b"d"), place).await.map(drop) })
     };
     assert_eq!(rename(&other, (to, b"d")), Err(Error::Access));
     rename(&other, (top, b"d")).unwrap();
@@ -217,11 +219,11 @@ fn setgid_directories_give_their_group_and_writes_clear_set_id_bits() {
         },
     )
     .unwrap();
-    let (who, other) = (user(10, 20, &[77]), user(11, 11, &[]));
-    let file = create_as(&life, &who, (shared, b"f"), 0o6777).unwrap();
+    let (caller, other) = (user(10, 20, &[77]), user(11, 11, &[]));
+    let file = create_as(&life, &caller, (shared, b"f"), 0o6777).unwrap();
     let found = life.getattr(file).unwrap();
     assert_eq!((found.uid, found.gid, found.mode), (10, 77, 0o6777));
-    let below = mkdir_as(&life, &who, (shared, b"d"), 0o755).unwrap();
+    let below = mkdir_as(&life, &caller, (shared, b"d"), 0o755).unwrap();
     let found = life.getattr(below).unwrap();
     assert_eq!((found.gid, found.mode), (77, 0o2755));
     life.run(|volume| async move {
@@ -240,7 +242,7 @@ fn setgid_directories_give_their_group_and_writes_clear_set_id_bits() {
     );
     life.set(&ROOT, file, mode(0o6777)).unwrap();
     life.set(
-        &who,
+        &caller,
         file,
         SetAttributes {
             gid: Some(20),
@@ -334,9 +336,9 @@ fn truncations_and_changes_of_owner_clear_set_id_bits() {
     let top = open_directory(&life, b"open");
     let (owner, writer) = (user(10, 20, &[30]), user(11, 21, &[]));
     let file = create_as(&life, &owner, (top, b"f"), 0o666).unwrap();
-    let after = |who: &Credentials, set: SetAttributes| {
+    let after = |caller: &Credentials, set: SetAttributes| {
         life.set(&ROOT, file, mode(0o6777)).unwrap();
-        life.set(who, file, set).unwrap();
+        life.set(caller, file, set).unwrap();
         life.getattr(file).unwrap().mode
     };
     let size = SetAttributes {
@@ -361,15 +363,15 @@ fn truncations_and_changes_of_owner_clear_set_id_bits() {
 }
 
 #[test]
-fn who_may_list_and_not_search_learns_names_and_nothing_of_what_they_name() {
+fn without_search_permission_a_listing_has_names_and_no_attributes() {
     let bucket = Bucket::new();
     let life = bucket.start(|_| {});
     let directory = mkdir_as(&life, &ROOT, (TOP, b"d"), 0o744).unwrap();
     life.create_in(directory, b"f");
     let (reader, all) = (user(10, 10, &[]), [&b"."[..], b"..", b"f"]);
     life.run(|volume| async move {
-        for (who, seen) in [(&ROOT, true), (&reader, false)] {
-            let listed = volume.readdir(who, directory, 0, 9, true).await.unwrap();
+        for (caller, seen) in [(&ROOT, true), (&reader, false)] {
+            let listed = volume.readdir(caller, directory, 0, 9, true).await.unwrap();
             let names: Vec<_> = listed.entries.iter().map(|entry| &entry.name[..]).collect();
             assert_eq!(names, all);
             assert!(
@@ -385,7 +387,7 @@ fn who_may_list_and_not_search_learns_names_and_nothing_of_what_they_name() {
 }
 
 #[test]
-fn who_may_not_change_names_does_not_learn_what_they_name() {
+fn without_write_permission_an_answer_does_not_depend_on_what_a_name_refers_to() {
     let bucket = Bucket::new();
     let life = bucket.start(|_| {});
     let closed = mkdir_as(&life, &ROOT, (TOP, b"closed"), 0o755).unwrap();
@@ -393,20 +395,24 @@ fn who_may_not_change_names_does_not_learn_what_they_name() {
     let full = mkdir_as(&life, &ROOT, (closed, b"full"), 0o777).unwrap();
     life.create_in(full, b"f");
     let file = life.create_in(closed, b"f");
-    let who = user(10, 10, &[]);
-    create_as(&life, &who, (open, b"own"), 0o600).unwrap();
+    let caller = user(10, 10, &[]);
+    create_as(&life, &caller, (open, b"own"), 0o600).unwrap();
     life.run(|volume| async move {
-        let who = &who;
+        let caller = &caller;
         let refused = Err(Error::Access);
-        assert_eq!(volume.rmdir(who, closed, b"full").await, refused);
-        assert_eq!(volume.rmdir(who, closed, b"f").await, refused);
-        assert_eq!(volume.remove(who, closed, b"full").await, refused);
-        let renamed = volume.rename(who, (open, b"own"), (closed, b"full")).await;
+        assert_eq!(volume.rmdir(caller, closed, b"full").await, refused);
+        assert_eq!(volume.rmdir(caller, closed, b"f").await, refused);
+        assert_eq!(volume.remove(caller, closed, b"full").await, refused);
+        let renamed = volume
+            .rename(caller, (open, b"own"), (closed, b"full"))
+            .await;
         assert_eq!(renamed, Err(Error::Access));
-        let renamed = volume.rename(who, (closed, b"f"), (closed, b"full")).await;
+        let renamed = volume
+            .rename(caller, (closed, b"f"), (closed, b"full"))
+            .await;
         assert_eq!(renamed, Err(Error::Access));
         let refused = Err(Error::Access);
-        assert_eq!(volume.link(who, full, closed, b"new").await, refused);
-        assert_eq!(volume.link(who, file, closed, b"new").await, refused);
+        assert_eq!(volume.link(caller, full, closed, b"new").await, refused);
+        assert_eq!(volume.link(caller, file, closed, b"new").await, refused);
     });
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use forebay_meta::InodeRecord;
-use forebay_meta::record::{QuotaRecord, Spread, UsageRecord, VolumeState};
+use forebay_meta::record::{QuotaRecord, Recount, UsageRecord, VolumeState};
 use forebay_types::{Inode, PackId};
 
 use super::packs::next_pack;
@@ -75,7 +75,10 @@ impl Totals {
     pub(crate) fn is_unsettled(&self, tree: Option<Inode>) -> bool {
         let tree = tree.and_then(|root| self.trees.get(&root));
         tree.is_some_and(|tree| {
-            tree.unreadable || tree.quota.is_some_and(|quota| quota.spread != Spread::Done)
+            tree.unreadable
+                || tree
+                    .quota
+                    .is_some_and(|quota| quota.recount != Recount::Done)
         })
     }
 

@@ -3,7 +3,7 @@
 use forebay_meta::error::DisplayKey;
 use forebay_meta::record::{
     BlockMap, Content, CookieRecord, DeadPack, Directory, Garbage, Kind, NameRecord, QuotaRecord,
-    Referrer, Spread, Truncated, UsageRecord, VolumeState,
+    Recount, Referrer, Truncated, UsageRecord, VolumeState,
 };
 use forebay_meta::{InodeRecord, Key, KeyRange, Record, StoreError};
 use forebay_types::{BLOCK_SIZE, BlockIndex, Epoch, Inode, Lsn, PackId};
@@ -100,7 +100,7 @@ pub(super) async fn damaged(
             let unlimited = QuotaRecord {
                 limit_bytes: u64::MAX,
                 limit_files: u64::MAX,
-                spread: Spread::Joining,
+                recount: Recount::Joining,
             };
             work.put(&key, &unlimited);
             let what = format!(

@@ -1,7 +1,7 @@
 //! Repairs quotas: which objects count in which tree.
 
 use bytes::Bytes;
-use forebay_meta::record::{Kind, NameRecord, QuotaRecord, Record, Spread, UsageRecord};
+use forebay_meta::record::{Kind, NameRecord, QuotaRecord, Record, Recount, UsageRecord};
 use forebay_meta::{InodeRecord, Key, KeyRange, StoreError};
 use forebay_types::Inode;
 
@@ -27,14 +27,14 @@ pub(super) async fn quota(
     };
     let record = work.inode(inode).await?;
     let is_directory = record.is_some_and(|record| record.directory().is_some());
-    if !is_directory || quota.spread == Spread::Leaving {
+    if !is_directory || quota.recount == Recount::Leaving {
         work.delete(&key);
         work.did(finding, format!("removed the quota of inode {inode}"));
         return Ok(());
     }
     work.edit(inode, |record| record.tree = Some(inode)).await?;
-    let spread = Spread::Joining;
-    work.put(&key, &QuotaRecord { spread, ..quota });
+    let recount = Recount::Joining;
+    work.put(&key, &QuotaRecord { recount, ..quota });
     work.did(
         finding,
         format!(

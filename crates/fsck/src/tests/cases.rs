@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use forebay_meta::record::{
-    CookieRecord, Garbage, Kind, NameRecord, PackRecord, QuotaRecord, ScrubRecord, Spread,
+    CookieRecord, Garbage, Kind, NameRecord, PackRecord, QuotaRecord, Recount, ScrubRecord,
     Truncated, UsageRecord,
 };
 use forebay_meta::{BlockMap, Key};
@@ -248,7 +248,10 @@ pub(super) const CASES: &[Case] = &[
         },
         &["cookie-without-name", "name-and-cookie-differ"],
     ),
-    (|v| v.delete(&Key::Garbage(Inode(7))), &["stray-blocks"]),
+    (
+        |v| v.delete(&Key::Garbage(Inode(7))),
+        &["unreferenced-blocks"],
+    ),
     (
         |v| v.inode(3, |record| record.size = 4999),
         // Quotas count no more of a file than its size; here both are rounded up to the same number.
@@ -370,7 +373,7 @@ pub(super) const CASES: &[Case] = &[
             let quota = QuotaRecord {
                 limit_bytes: 1,
                 limit_files: 1,
-                spread: Spread::Done,
+                recount: Recount::Done,
             };
             v.put(&Key::Quota(Inode(6)), &quota);
         },
@@ -394,7 +397,7 @@ pub(super) const CASES: &[Case] = &[
             v.inode(5, |record| record.tree = None);
             v.edit::<UsageRecord>(&Key::Usage(Inode(2)), |record| record.files = 2);
             v.edit::<QuotaRecord>(&Key::Quota(Inode(2)), |record| {
-                record.spread = Spread::Leaving;
+                record.recount = Recount::Leaving;
             });
         },
         // It is being counted out.
@@ -418,7 +421,10 @@ pub(super) const CASES: &[Case] = &[
         },
         &["damaged-pack"],
     ),
-    (Volume::notes_on_a_pack_that_is_not_there, &["stray-note"]),
+    (
+        Volume::notes_on_a_pack_that_is_not_there,
+        &["unreferenced-note"],
+    ),
     (Volume::impossible_note, &["impossible-note"]),
     (Volume::share_without_a_note, &["missing-sharers"]),
     (Volume::share, &[]),

@@ -143,7 +143,7 @@ fn what_a_gateway_has_deleted_since_is_no_finding() {
 }
 
 #[test]
-fn packs_that_nothing_knows_are_counted_by_who_may_have_left_them() {
+fn unknown_packs_are_counted_by_their_possible_origin() {
     let mut volume = Volume::sound();
     for (number, bytes) in [(pack(77).0, 10), (2 << 40, 20), ((3 << 40) + 5, 30)] {
         let name = object_name(forebay_types::PackId(number));

@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_meta::record::{
     Content, CookieRecord, DeadPack, Directory, FrameAddress, Garbage, Kind, NameRecord,
-    PackRecord, QuotaRecord, Record, ScrubRecord, Spread, Timestamp, UsageRecord, VolumeState,
+    PackRecord, QuotaRecord, Record, Recount, ScrubRecord, Timestamp, UsageRecord, VolumeState,
 };
 use forebay_meta::{Batch, BlockMap, Entry, InodeRecord, Key, KeyRange, StoreError};
 use forebay_pack::{Compression, FrameRef, PackKeys, PackWriter, object_name};
@@ -238,7 +238,7 @@ impl Volume {
         let quota = QuotaRecord {
             limit_bytes: 1 << 30,
             limit_files: u64::MAX,
-            spread: Spread::Done,
+            recount: Recount::Done,
         };
         volume.put(&Key::Quota(Inode(2)), &quota);
         let usage = UsageRecord {

@@ -12,8 +12,8 @@
 use bytes::Bytes;
 use forebay_meta::record::{
     Content, CookieRecord, DeadPack, Device, Directory, Garbage, InodeRecord, Kind, KnownFrame,
-    MAX_EXTENTS, NameRecord, Origin, PackFrames, PackRecord, QuotaRecord, Referrer, ScrubRecord,
-    ScrubResult, Spread, Timestamp, Truncated, UsageRecord, VolumeState,
+    MAX_EXTENTS, NameRecord, Origin, PackFrames, PackRecord, QuotaRecord, Recount, Referrer,
+    ScrubRecord, ScrubResult, Timestamp, Truncated, UsageRecord, VolumeState,
 };
 use forebay_meta::{BlockMap, FrameAddress, Key, KeyRange, Record};
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, Lsn, PackId};
@@ -214,7 +214,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let quota = QuotaRecord {
         limit_bytes: 1 << 30,
         limit_files: u64::MAX,
-        spread: Spread::Leaving,
+        recount: Recount::Leaving,
     };
     let usage = UsageRecord {
         bytes: 512,

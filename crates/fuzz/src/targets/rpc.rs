@@ -83,12 +83,13 @@ fn decode_again(record: &[u8]) {
     match &call.credential {
         Credential::None => again.extend([0; 8]),
         Credential::Tls => again.extend([0, 0, 0, 7, 0, 0, 0, 0]),
-        Credential::Sys(who) => {
+        Credential::Sys(caller) => {
             let mut body = vec![0; 8];
-            put_u32(&mut body, who.uid);
-            put_u32(&mut body, who.gid);
-            put_u32(&mut body, who.groups.len() as u32);
-            who.groups
+            put_u32(&mut body, caller.uid);
+            put_u32(&mut body, caller.gid);
+            put_u32(&mut body, caller.groups.len() as u32);
+            caller
+                .groups
                 .iter()
                 .for_each(|group| put_u32(&mut body, *group));
             put_u32(&mut again, 1);

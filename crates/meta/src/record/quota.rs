@@ -14,7 +14,7 @@ const VERSION: u8 = 1;
 /// The work that remains for the objects below the root of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Spread {
+pub enum Recount {
     /// None: each object counts where it should.
     #[default]
     Done = 0,
@@ -27,7 +27,7 @@ pub enum Spread {
 /// The limits of a tree, found by the inode of its root directory.
 ///
 /// ```text
-/// version: 1 (1)   spread: 1   bytes: 8   files: 8     (2^64 - 1: no limit)
+/// version: 1 (1)   recount: 1   bytes: 8   files: 8     (2^64 - 1: no limit)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaRecord {
@@ -36,7 +36,7 @@ pub struct QuotaRecord {
     /// Objects that the tree may have, its root among them; `u64::MAX` for no limit.
     pub limit_files: u64,
     /// Whether all of the tree counts yet.
-    pub spread: Spread,
+    pub recount: Recount,
 }
 
 impl Record for QuotaRecord {
@@ -44,7 +44,7 @@ impl Record for QuotaRecord {
 
     fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(18);
-        out.extend([VERSION, self.spread as u8]);
+        out.extend([VERSION, self.recount as u8]);
         out.extend(self.limit_bytes.to_le_bytes());
         out.extend(self.limit_files.to_le_bytes());
         out.into()
@@ -52,14 +52,14 @@ impl Record for QuotaRecord {
 
     fn read(ValueReader(fields): &mut ValueReader<'_>) -> Result<Self, Corrupt> {
         fields.version(VERSION)?;
-        let spread = match fields.u8()? {
-            0 => Spread::Done,
-            1 => Spread::Joining,
-            2 => Spread::Leaving,
+        let recount = match fields.u8()? {
+            0 => Recount::Done,
+            1 => Recount::Joining,
+            2 => Recount::Leaving,
             _ => return Err(fields.corrupt("has an unknown step of a quota")),
         };
         Ok(QuotaRecord {
-            spread,
+            recount,
             limit_bytes: fields.u64()?,
             limit_files: fields.u64()?,
         })

@@ -118,8 +118,8 @@ proptest! {
         round_trip(&PackRecord { bytes: a, raw_bytes: b, live_bytes: c, frames })?;
         round_trip(&Garbage { size: a, first_block: BlockIndex(b) })?;
         round_trip(&DeadPack)?;
-        for spread in [Spread::Done, Spread::Joining, Spread::Leaving] {
-            round_trip(&QuotaRecord { limit_bytes: a, limit_files: b, spread })?;
+        for recount in [Recount::Done, Recount::Joining, Recount::Leaving] {
+            round_trip(&QuotaRecord { limit_bytes: a, limit_files: b, recount })?;
         }
         round_trip(&UsageRecord { bytes: a, files: b })?;
         for result in [ScrubResult::Sound, ScrubResult::Damaged, ScrubResult::Missing] {
@@ -277,7 +277,7 @@ fn a_block_map_refuses_what_the_frame_does_not_hold() {
 }
 
 #[test]
-fn a_full_block_map_stays_as_it_is_until_it_is_written_anew() {
+fn a_full_block_map_stays_as_it_is_until_it_is_rewritten() {
     let mut map = BlockMap::new();
     let whole = FrameAddress {
         raw_start: 0,
@@ -523,7 +523,7 @@ fn the_bytes_of_version_one_do_not_change() {
     let quota = QuotaRecord {
         limit_bytes: 0x0102,
         limit_files: u64::MAX,
-        spread: Spread::Joining,
+        recount: Recount::Joining,
     };
     assert_eq!(hex(quota.encode()), "01010201000000000000ffffffffffffffff");
     let usage = UsageRecord {

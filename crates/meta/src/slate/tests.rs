@@ -1,7 +1,7 @@
 //! Tests of the store in the bucket, and the suite for all stores.
 
+mod barrier;
 mod bucket;
-mod gated;
 mod names;
 mod presence;
 mod sealed_objects;

@@ -97,7 +97,7 @@ async fn formatting_twice_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn of_two_who_format_at_once_one_wins() {
+async fn of_two_formats_at_once_one_wins() {
     let (store, root) = bucket();
     let descriptor = descriptor();
     let create = || VolumeDescriptor::create(&store, &root, &descriptor);

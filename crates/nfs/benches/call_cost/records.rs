@@ -54,7 +54,7 @@ pub(crate) fn config() -> ServerConfig {
 pub(crate) async fn file_system() -> Arc<MemoryFileSystem> {
     let fs = Arc::new(MemoryFileSystem::new());
     let set = SetAttributes {
-        uid: Some(who().uid),
+        uid: Some(caller().uid),
         ..SetAttributes::default()
     };
     fs.setattr(&Credentials::default(), Inode::ROOT, &set, None)
@@ -64,7 +64,7 @@ pub(crate) async fn file_system() -> Arc<MemoryFileSystem> {
 }
 
 /// The caller: an ordinary user in five groups.
-pub(crate) fn who() -> Credentials {
+pub(crate) fn caller() -> Credentials {
     Credentials {
         uid: 1000,
         gid: 1000,
@@ -74,7 +74,7 @@ pub(crate) fn who() -> Credentials {
 }
 
 pub(crate) fn credential() -> Credential {
-    Credential::Sys(who())
+    Credential::Sys(caller())
 }
 
 pub(crate) fn named() -> Named {
@@ -97,15 +97,15 @@ pub(crate) fn peer(number: usize) -> SocketAddr {
 
 /// A call on the root directory, with its record mark: GETATTR, or a SETATTR that sets nothing.
 pub(crate) fn call(procedure: u32) -> Vec<u8> {
-    let who = who();
+    let caller = caller();
     let mut credential = Vec::new();
     let mut writer = Writer::new(&mut credential);
     writer.u32(0);
     writer.opaque(b"workstation");
-    writer.u32(who.uid);
-    writer.u32(who.gid);
-    writer.u32(who.groups.len() as u32);
-    who.groups.iter().for_each(|group| writer.u32(*group));
+    writer.u32(caller.uid);
+    writer.u32(caller.gid);
+    writer.u32(caller.groups.len() as u32);
+    caller.groups.iter().for_each(|group| writer.u32(*group));
 
     let mut wire = vec![0; 4];
     let mut writer = Writer::new(&mut wire);

@@ -26,10 +26,10 @@ const MAX_RESULTS: usize = 1024;
 /// How long the server tries to notify an owner of its lock before the next waiter gets the lock. This is longer than
 /// the 30 s after which Linux asks again by itself, so that a client that cannot be called (because of a firewall)
 /// still gets its locks.
-const GRANT_PATIENCE: Duration = Duration::from_secs(40);
+const GRANT_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// How long the server tries to notify a client of a restart.
-const NOTICE_PATIENCE: Duration = Duration::from_secs(15 * 60);
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// Pause between attempts; it doubles each time, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -101,9 +101,9 @@ struct Attempts {
 }
 
 impl Attempts {
-    fn new(patience: Duration) -> Attempts {
+    fn new(time_limit: Duration) -> Attempts {
         Attempts {
-            end: Instant::now() + patience,
+            end: Instant::now() + time_limit,
             pause: FIRST_PAUSE,
         }
     }
@@ -130,7 +130,7 @@ async fn call_back(
     let host = grant.lock.owner.client.host;
     let remote = manager.remote((host, grant.tag.local));
     let arguments = nlm::granted_arguments(&grant);
-    let mut attempts = Attempts::new(GRANT_PATIENCE);
+    let mut attempts = Attempts::new(GRANT_TIMEOUT);
     let wants_it = loop {
         // If the message arrived after the owner has returned the lock and waits for it again, the owner would take it
         // for the new grant.
@@ -176,7 +176,7 @@ async fn call_back(
 async fn notify(manager: Arc<LockManager>, peer: Peer, parallel: Arc<Semaphore>) {
     let host = peer.client.host;
     let remote = manager.remote((host, peer.local));
-    let mut attempts = Attempts::new(NOTICE_PATIENCE);
+    let mut attempts = Attempts::new(NOTICE_TIMEOUT);
     // A client knows its server by the text that its users wrote into the mount command: usually an address (Linux
     // matches by address, whatever the text was), or a name.
     let names = [peer.local.to_string(), manager.name.clone()];

@@ -40,9 +40,9 @@ pub(super) async fn setattr<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
-        let who = request.identity(target)?;
+        let caller = request.identity(target)?;
         wire::check(&set)?;
-        let change = target.fs.setattr(&who, target.inode, &set, guard);
+        let change = target.fs.setattr(&caller, target.inode, &set, guard);
         Ok(change.await?)
     };
     let (status, change) = match result.await {
@@ -66,9 +66,9 @@ pub(super) async fn access<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
-        let who = request.identity(target)?;
+        let caller = request.identity(target)?;
         let asked = request.allowed(target, wanted);
-        Ok(target.fs.access(&who, target.inode, asked).await?)
+        Ok(target.fs.access(&caller, target.inode, asked).await?)
     };
     match result.await {
         Ok((granted, attributes)) => {

@@ -24,8 +24,8 @@ pub(super) async fn read<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
-        let who = request.identity(target)?;
-        Ok(target.fs.read(&who, target.inode, offset, count).await?)
+        let caller = request.identity(target)?;
+        Ok(target.fs.read(&caller, target.inode, offset, count).await?)
     };
     match result.await {
         Ok(read) => answer_read(request, read, reply),
@@ -49,10 +49,10 @@ pub(super) fn read_in_memory<F: FileSystem>(
     let (offset, count) = wanted(&mut arguments).ok()?;
     arguments.end().ok()?;
     let target = request.target(handle).ok()?;
-    let who = request.identity(target).ok()?;
+    let caller = request.identity(target).ok()?;
     let read = target
         .fs
-        .read_in_memory(&who, target.inode, offset, count)?;
+        .read_in_memory(&caller, target.inode, offset, count)?;
     answer_read(request, read, reply);
     Some(())
 }
@@ -92,12 +92,14 @@ pub(super) async fn write<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
-        let who = request.identity(target)?;
+        let caller = request.identity(target)?;
         let end = offset.checked_add(data.len() as u64);
         if end.is_none_or(|end| end > MAX_FILE_BYTES) {
             return Err(Status::FBIG);
         }
-        let written = target.fs.write(&who, target.inode, offset, data, stability);
+        let written = target
+            .fs
+            .write(&caller, target.inode, offset, data, stability);
         Ok(written.await?)
     };
     match result.await {
@@ -135,8 +137,11 @@ pub(super) async fn commit<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
-        let who = request.identity(target)?;
-        Ok(target.fs.commit(&who, target.inode, offset, count).await?)
+        let caller = request.identity(target)?;
+        Ok(target
+            .fs
+            .commit(&caller, target.inode, offset, count)
+            .await?)
     };
     match result.await {
         Ok((change, verifier)) => {

@@ -111,7 +111,7 @@ async fn fill<F: FileSystem>(
         .checked_sub(FRAME_BYTES)
         .ok_or(Status::TOOSMALL)?;
     let mut name_room = wanted.name_bytes;
-    let who = request.identity(target)?;
+    let caller = request.identity(target)?;
     let mut cookie = wanted.cookie;
     let mut entries = 0;
     let eof = 'listing: loop {
@@ -122,7 +122,7 @@ async fn fill<F: FileSystem>(
         let batch = (room / typical).clamp(*BATCH_ENTRIES.start(), *BATCH_ENTRIES.end());
         let listing = target
             .fs
-            .readdir(&who, target.inode, cookie, batch, wanted.plus);
+            .readdir(&caller, target.inode, cookie, batch, wanted.plus);
         let listing = listing.await?;
         if entries == 0 && cookie == wanted.cookie {
             let mut results = reply.results();

@@ -18,14 +18,14 @@ pub(super) async fn lookup<F: FileSystem>(
     let target = request.target(handle);
     let found = async {
         let target = target?;
-        let who = request.identity(target)?;
+        let caller = request.identity(target)?;
         wire::check_name(name)?;
         // Clients of an export must not see the directories above it.
         let name = match name {
             b".." if request.leads_out(target).await? => b".",
             name => name,
         };
-        Ok((target, target.fs.lookup(&who, target.inode, name).await?))
+        Ok((target, target.fs.lookup(&caller, target.inode, name).await?))
     };
     let found: Result<(Target<'_, F>, Attributes), Status> = found.await;
     let directory = request.attributes(target).await;
@@ -52,8 +52,8 @@ pub(super) async fn readlink<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
-        let who = request.identity(target)?;
-        Ok(target.fs.readlink(&who, target.inode).await?)
+        let caller = request.identity(target)?;
+        Ok(target.fs.readlink(&caller, target.inode).await?)
     };
     match result.await {
         Ok((path, attributes)) => {
@@ -88,12 +88,12 @@ pub(super) async fn create<F: FileSystem>(
     let target = request.target(handle);
     let created = async {
         let target = target?;
-        let who = request.identity(target)?;
+        let caller = request.identity(target)?;
         wire::check_name(name)?;
         if let CreateMode::Unchecked(set) | CreateMode::Guarded(set) = &mode {
             wire::check(set)?;
         }
-        Ok(target.fs.create(&who, target.inode, name, &mode).await?)
+        Ok(target.fs.create(&caller, target.inode, name, &mode).await?)
     };
     let created = created.await;
     answer(request, target, created, reply).await;
@@ -173,11 +173,14 @@ async fn make<F: FileSystem>(
     let target = request.target(handle);
     let created = async {
         let target = target?;
-        let who = request.identity(target)?;
+        let caller = request.identity(target)?;
         wire::check_name(name)?;
         let node = node?;
         wire::check(set)?;
-        Ok(target.fs.make(&who, target.inode, name, node, set).await?)
+        Ok(target
+            .fs
+            .make(&caller, target.inode, name, node, set)
+            .await?)
     };
     let created = created.await;
     answer(request, target, created, reply).await;

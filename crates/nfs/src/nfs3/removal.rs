@@ -16,13 +16,13 @@ pub(super) async fn remove<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
-        let who = request.identity(target)?;
+        let caller = request.identity(target)?;
         wire::check_name(name)?;
         // These names denote directories, and only RMDIR has errors of its own for them.
         if matches!(name, b"." | b"..") {
             return Err(Status::ACCES);
         }
-        Ok(target.fs.remove(&who, target.inode, name).await?)
+        Ok(target.fs.remove(&caller, target.inode, name).await?)
     };
     let (status, change) = match result.await {
         Ok(change) => (Status::OK, change),
@@ -42,9 +42,9 @@ pub(super) async fn rmdir<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
-        let who = request.identity(target)?;
+        let caller = request.identity(target)?;
         wire::check_name(name)?;
-        Ok(target.fs.rmdir(&who, target.inode, name).await?)
+        Ok(target.fs.rmdir(&caller, target.inode, name).await?)
     };
     let (status, change) = match result.await {
         Ok(change) => (Status::OK, change),
@@ -68,11 +68,11 @@ pub(super) async fn rename<F: FileSystem>(
         if from.grant != to.grant {
             return Err(Status::XDEV);
         }
-        let who = request.identity(from)?;
+        let caller = request.identity(from)?;
         wire::check_name(from_name)?;
         wire::check_name(to_name)?;
         let (old, new) = ((from.inode, from_name), (to.inode, to_name));
-        Ok(from.fs.rename(&who, old, new).await?)
+        Ok(from.fs.rename(&caller, old, new).await?)
     };
     let (status, from, to) = match result.await {
         Ok((from, to)) => (Status::OK, from, to),
@@ -100,9 +100,9 @@ pub(super) async fn link<F: FileSystem>(
         if target.grant != directory.grant {
             return Err(Status::XDEV);
         }
-        let who = request.identity(target)?;
+        let caller = request.identity(target)?;
         wire::check_name(name)?;
-        let link = target.fs.link(&who, target.inode, directory.inode, name);
+        let link = target.fs.link(&caller, target.inode, directory.inode, name);
         Ok(link.await?)
     };
     let (status, attributes, change) = match result.await {

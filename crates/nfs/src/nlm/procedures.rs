@@ -260,20 +260,19 @@ impl<F: FileSystem> Request<'_, F> {
     /// may read or write. Otherwise users without access could block those that have it.
     async fn lockable(&self, handle: &[u8]) -> Result<Inode, Status> {
         let target = self.nfs.target(handle).map_err(|_| Status::STALE_FH)?;
-        let who = self.nfs.identity(target).map_err(|_| Status::FAILED)?;
+        let identity = self.nfs.identity(target).map_err(|_| Status::FAILED)?;
         let wanted = Access(Access::READ.0 | Access::MODIFY.0);
-        let (granted, attributes) =
-            target
-                .fs
-                .access(&who, target.inode, wanted)
-                .await
-                .map_err(|error| match error {
-                    Error::Stale | Error::NotFound => Status::STALE_FH,
-                    // The bucket is unreachable: this status makes the client ask again.
-                    Error::Delay => Status::DENIED_GRACE_PERIOD,
-                    _ => Status::FAILED,
-                })?;
-        let owns = attributes.uid == who.uid;
+        let (granted, attributes) = target
+            .fs
+            .access(&identity, target.inode, wanted)
+            .await
+            .map_err(|error| match error {
+                Error::Stale | Error::NotFound => Status::STALE_FH,
+                // The bucket is unreachable: this status makes the client ask again.
+                Error::Delay => Status::DENIED_GRACE_PERIOD,
+                _ => Status::FAILED,
+            })?;
+        let owns = attributes.uid == identity.uid;
         if attributes.kind != FileKind::Regular || granted.0 & wanted.0 == 0 && !owns {
             return Err(Status::FAILED);
         }

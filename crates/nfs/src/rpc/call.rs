@@ -39,7 +39,7 @@ impl Credential {
     /// Returns the same credential with `client` as its client.
     pub(crate) fn of_client(self, client: ClientId) -> Credential {
         match self {
-            Credential::Sys(who) => Credential::Sys(Credentials { client, ..who }),
+            Credential::Sys(caller) => Credential::Sys(Credentials { client, ..caller }),
             other => other,
         }
     }

@@ -15,7 +15,7 @@
 //!
 //! A record is *admitted* while calls in flight and reply bytes are below their limits and its client has budget for
 //! it. A small one that cannot be admitted is parked, and the records behind it proceed. A large one has to wait for a
-//! buffer, and so does all that follows it in the stream, for at most [`Limits::patience`](crate::Limits::patience).
+//! buffer, and so does all that follows it in the stream, for at most [`Limits::max_blocking`](crate::Limits::max_blocking).
 //! After that it is read without being kept, and its client is asked to retry it later. A record that lies whole in
 //! scratch is used there, if it is long and no call waits: its data for the log is copied once, from there. When a
 //! client asks for TLS, data from before and after is kept apart: all calls that came in clear are answered in clear,
@@ -45,7 +45,7 @@ use super::budget::{Charge, Waiting};
 use super::lanes::Lanes;
 use super::pool::Record;
 use super::stream::Stream;
-use super::timeouts::{Busy, Patience, Timeouts};
+use super::timeouts::{Blocking, Busy, Timeouts};
 use crate::address::ClientNetwork;
 use crate::engine::{Lane, Outcome, Session};
 use crate::record::RecordError;
@@ -124,7 +124,7 @@ pub(super) struct Connection<F, Make, Call> {
     record: Option<Record>,
     /// Complete calls that are parked: not admitted yet, and not blocking others.
     lanes: Lanes,
-    patience: Patience,
+    blocking: Blocking,
     calls: Calls<Call>,
     replies: Replies,
     /// Memory held while the connection waits.
@@ -172,7 +172,7 @@ where
             waiting: None,
             record: None,
             lanes: Lanes::default(),
-            patience: Patience::default(),
+            blocking: Blocking::default(),
             replies: Replies::default(),
             rest: Rest::default(),
             reading_done: false,

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_goes_to_who_holds_least_until_all_hold_the_same() {
+    fn what_comes_back_goes_to_the_smallest_holder_until_all_hold_the_same() {
         let mut shares = Shares::new(100, 20, 10);
         while shares.take(1, 5) {}
         for _ in 0..20 {

@@ -162,13 +162,13 @@ const HURRIED_FOR: Duration = Duration::from_secs(5);
 
 /// Limits how long a call for which there is no room blocks the calls behind it.
 #[derive(Default)]
-pub(super) struct Patience {
+pub(super) struct Blocking {
     since: Option<Instant>,
     put_off_at: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patience {
+impl Blocking {
     /// Whether the blocking call has waited long enough: `time`, or not at all if another one was put off a short while
     /// ago. Otherwise the task is woken when it has.
     pub(super) fn is_over(
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn patience_with_unread_replies_is_shorter_while_others_wait() {
+    async fn unread_replies_time_out_sooner_while_others_wait() {
         let limits = Limits::default();
         let mut timeouts = Timeouts::new(Instant::now());
         let pressed = Busy {
@@ -314,11 +314,11 @@ mod tests {
     async fn after_one_call_was_put_off_others_do_not_wait_first() {
         // The timer, which uses the real clock, does not fire meanwhile.
         let time = Duration::from_secs(3600);
-        let mut patience = Patience::default();
+        let mut blocking = Blocking::default();
         let mut over = |now: Instant| {
             let mut context = Context::from_waker(std::task::Waker::noop());
-            patience.is_over(now, time, &mut context) && {
-                patience.put_off(now);
+            blocking.is_over(now, time, &mut context) && {
+                blocking.put_off(now);
                 true
             }
         };
@@ -332,9 +332,9 @@ mod tests {
         // Nothing was blocked meanwhile.
         let much_later = later + 2 * time;
         assert!(!over(much_later));
-        patience.passed();
+        blocking.passed();
         let now = much_later + time;
         let mut context = Context::from_waker(std::task::Waker::noop());
-        assert!(!patience.is_over(now, time, &mut context));
+        assert!(!blocking.is_over(now, time, &mut context));
     }
 }

@@ -68,37 +68,37 @@ impl FileSystem for Gated {
 
     async fn setattr(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         set: &SetAttributes,
         guard: Option<Timestamp>,
     ) -> Result<Change> {
-        self.inner.setattr(who, inode, set, guard).await
+        self.inner.setattr(caller, inode, set, guard).await
     }
 
-    async fn lookup(&self, who: &Credentials, dir: Inode, name: &[u8]) -> Result<Attributes> {
+    async fn lookup(&self, caller: &Credentials, dir: Inode, name: &[u8]) -> Result<Attributes> {
         if name == b"later" {
             return Err(Error::Delay);
         }
-        self.inner.lookup(who, dir, name).await
+        self.inner.lookup(caller, dir, name).await
     }
 
     async fn access(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         wanted: Access,
     ) -> Result<(Access, Attributes)> {
-        self.inner.access(who, inode, wanted).await
+        self.inner.access(caller, inode, wanted).await
     }
 
-    async fn readlink(&self, who: &Credentials, inode: Inode) -> Result<(Bytes, Attributes)> {
-        self.inner.readlink(who, inode).await
+    async fn readlink(&self, caller: &Credentials, inode: Inode) -> Result<(Bytes, Attributes)> {
+        self.inner.readlink(caller, inode).await
     }
 
     async fn read(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         count: u32,
@@ -106,12 +106,12 @@ impl FileSystem for Gated {
         if !self.is_in_memory(offset, count) {
             self.pass().await;
         }
-        self.inner.read(who, inode, offset, count).await
+        self.inner.read(caller, inode, offset, count).await
     }
 
     fn read_in_memory(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         count: u32,
@@ -119,7 +119,7 @@ impl FileSystem for Gated {
         if !self.is_in_memory(offset, count) {
             return None;
         }
-        let read = pin!(self.inner.read(who, inode, offset, count));
+        let read = pin!(self.inner.read(caller, inode, offset, count));
         match read.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(read) => read.ok(),
             Poll::Pending => None,
@@ -128,72 +128,74 @@ impl FileSystem for Gated {
 
     async fn write(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         data: &[u8],
         stability: Stability,
     ) -> Result<WriteReply> {
-        *self.writer.lock().unwrap() = who.clone();
+        *self.writer.lock().unwrap() = caller.clone();
         let mut open = self.writes_open.subscribe();
         open.wait_for(|open| *open).await.unwrap();
-        self.inner.write(who, inode, offset, data, stability).await
+        self.inner
+            .write(caller, inode, offset, data, stability)
+            .await
     }
 
     async fn create(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         dir: Inode,
         name: &[u8],
         mode: &CreateMode,
     ) -> Result<Created> {
         self.changes.fetch_add(1, Ordering::Relaxed);
         self.pass().await;
-        self.inner.create(who, dir, name, mode).await
+        self.inner.create(caller, dir, name, mode).await
     }
 
     async fn make(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         dir: Inode,
         name: &[u8],
         node: NewNode<'_>,
         set: &SetAttributes,
     ) -> Result<Created> {
-        self.inner.make(who, dir, name, node, set).await
+        self.inner.make(caller, dir, name, node, set).await
     }
 
-    async fn remove(&self, who: &Credentials, dir: Inode, name: &[u8]) -> Result<Change> {
+    async fn remove(&self, caller: &Credentials, dir: Inode, name: &[u8]) -> Result<Change> {
         self.changes.fetch_add(1, Ordering::Relaxed);
-        self.inner.remove(who, dir, name).await
+        self.inner.remove(caller, dir, name).await
     }
 
-    async fn rmdir(&self, who: &Credentials, dir: Inode, name: &[u8]) -> Result<Change> {
-        self.inner.rmdir(who, dir, name).await
+    async fn rmdir(&self, caller: &Credentials, dir: Inode, name: &[u8]) -> Result<Change> {
+        self.inner.rmdir(caller, dir, name).await
     }
 
     async fn rename(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         from: (Inode, &[u8]),
         to: (Inode, &[u8]),
     ) -> Result<(Change, Change)> {
-        self.inner.rename(who, from, to).await
+        self.inner.rename(caller, from, to).await
     }
 
     async fn link(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         dir: Inode,
         name: &[u8],
     ) -> Result<(Attributes, Change)> {
-        self.inner.link(who, inode, dir, name).await
+        self.inner.link(caller, inode, dir, name).await
     }
 
     async fn readdir(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         dir: Inode,
         cookie: u64,
         max_entries: usize,
@@ -201,7 +203,7 @@ impl FileSystem for Gated {
     ) -> Result<Listing> {
         let inner = &self.inner;
         inner
-            .readdir(who, dir, cookie, max_entries, with_attributes)
+            .readdir(caller, dir, cookie, max_entries, with_attributes)
             .await
     }
 
@@ -223,11 +225,11 @@ impl FileSystem for Gated {
 
     async fn commit(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         count: u32,
     ) -> Result<(Change, Verifier)> {
-        self.inner.commit(who, inode, offset, count).await
+        self.inner.commit(caller, inode, offset, count).await
     }
 }

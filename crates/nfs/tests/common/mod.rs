@@ -38,7 +38,7 @@ pub fn config() -> ServerConfig {
         exports: vec![export(1, "/", "127.0.0.1", Squash::None)],
         // Long enough that no test reaches these limits by accident.
         limits: Limits {
-            patience: FOR_EVER,
+            max_blocking: FOR_EVER,
             first_call_timeout: FOR_EVER,
             stranger_time: FOR_EVER,
             ..Limits::default()
@@ -200,7 +200,7 @@ pub const ROOT: As = As::User(0, 0, Vec::new());
 pub struct Client<S = TcpStream> {
     pub stream: S,
     pub xid: u32,
-    pub who: As,
+    pub caller: As,
 }
 
 impl Client {
@@ -248,12 +248,12 @@ impl<S: Read + Write> Client<S> {
             // Different from those of other connections; otherwise the replay cache would take the calls for
             // repetitions.
             xid: rand(),
-            who: ROOT,
+            caller: ROOT,
         }
     }
 
-    pub fn with_identity(mut self, who: As) -> Client<S> {
-        self.who = who;
+    pub fn with_identity(mut self, caller: As) -> Client<S> {
+        self.caller = caller;
         self
     }
 
@@ -270,7 +270,7 @@ impl<S: Read + Write> Client<S> {
         for value in [self.xid, 0, 2, program, version, procedure] {
             writer.u32(value);
         }
-        match &self.who {
+        match &self.caller {
             As::Nobody => {
                 writer.u32(0);
                 writer.u32(0);

@@ -52,7 +52,7 @@ fn locks_of_two_clients_exclude_each_other_and_test_says_who_holds() {
 }
 
 #[test]
-fn who_waits_is_called_back_with_what_it_asked_for() {
+fn a_waiting_lock_is_granted_by_a_callback_with_what_was_asked_for() {
     let mut scene = Scene::new();
     let (a, b) = (
         ask("a", &scene.file),
@@ -77,8 +77,7 @@ fn who_waits_is_called_back_with_what_it_asked_for() {
 }
 
 #[test]
-fn who_waits_behind_many_is_called_back_though_the_call_that_gave_the_lock_back_has_not_come_there()
-{
+fn a_lock_that_waits_behind_many_is_granted_though_the_unlock_has_not_come_there() {
     let mut scene = Scene::new();
     let held = ask("a", &scene.file).at(0, 2);
     assert_eq!(scene.client.nlm(LOCK, &held), GRANTED);
@@ -200,7 +199,7 @@ fn what_cannot_be_locked_says_why_and_strangers_learn_nothing() {
 }
 
 #[test]
-fn who_may_neither_read_nor_write_a_file_cannot_keep_others_from_it() {
+fn a_client_without_access_to_a_file_cannot_lock_it() {
     let mut scene = Scene::new();
     let private = scene.client.nfs(2, |w| {
         w.opaque(&scene.file);
@@ -385,7 +384,7 @@ fn rebooted(scene: &Scene, name: &str, state: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_client_that_was_booted_anew_has_no_locks_from_before() {
+fn a_client_that_was_booted_again_has_no_locks_from_before() {
     let mut scene = Scene::new();
     let a = ask("a", &scene.file).at(0, 10);
     scene.client.nlm(LOCK, &a);
@@ -457,7 +456,7 @@ fn the_status_monitor_monitors_nobody_and_tells_its_state() {
 }
 
 #[test]
-fn after_a_restart_who_held_locks_is_told_and_nobody_else_gets_any() {
+fn after_a_restart_holders_of_locks_are_notified_and_nobody_else_gets_any() {
     let mut scene = Scene::new();
     let a = ask("a", &scene.file);
     assert_eq!(scene.client.nlm(LOCK, &a), GRANTED);
@@ -501,7 +500,7 @@ fn after_a_restart_who_held_locks_is_told_and_nobody_else_gets_any() {
 }
 
 #[test]
-fn who_holds_nothing_at_an_orderly_stop_delays_nobody() {
+fn a_client_without_locks_at_an_orderly_stop_delays_nobody() {
     let mut scene = Scene::new();
     let a = ask("a", &scene.file);
     scene.client.nlm(LOCK, &a);

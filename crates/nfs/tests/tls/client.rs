@@ -71,7 +71,11 @@ impl<'a> Manner<'a> {
 
     /// Performs the handshake on a connection on which the server waits for it.
     pub(crate) fn handshake(&self, plain: Client) -> io::Result<Secure> {
-        let Client { stream, xid, who } = plain;
+        let Client {
+            stream,
+            xid,
+            caller,
+        } = plain;
         let name = ServerName::try_from(SERVER).unwrap();
         let session = ClientConnection::new(Arc::new(self.config()), name);
         let mut stream = StreamOwned::new(session.map_err(io::Error::other)?, stream);
@@ -79,7 +83,11 @@ impl<'a> Manner<'a> {
             stream.conn.complete_io(&mut stream.sock)?;
         }
         stream.flush()?;
-        Ok(Client { stream, xid, who })
+        Ok(Client {
+            stream,
+            xid,
+            caller,
+        })
     }
 }
 

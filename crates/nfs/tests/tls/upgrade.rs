@@ -174,7 +174,7 @@ fn a_probe_inside_tls_is_refused_and_the_connection_goes_on() {
 }
 
 #[test]
-fn who_can_mount_nothing_gets_no_handshake() {
+fn a_client_that_can_mount_nothing_gets_no_handshake() {
     let at = Protected::new();
     let mut client = Client::connect_from("127.0.0.9", at.server.address);
     let probe = probe(client.xid, NFS, 3, 0);

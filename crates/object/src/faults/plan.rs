@@ -107,7 +107,7 @@ pub struct Faults {
 struct Plan {
     seed: u64,
     /// Kinds, and how many of a million requests they hit.
-    chances: Vec<(FaultKind, u64)>,
+    probabilities: Vec<(FaultKind, u64)>,
     /// Random faults hit only objects whose names contain this.
     only: String,
     script: Vec<Scripted>,
@@ -126,15 +126,15 @@ struct Scripted {
 
 impl Faults {
     /// From now on `kind` hits each request that it applies to with this probability, 0 to 1.
-    pub fn chance(&self, kind: FaultKind, probability: f64) {
+    pub fn fail_at_random(&self, kind: FaultKind, probability: f64) {
         let mut plan = self.plan.lock();
-        plan.chances.retain(|(other, _)| *other != kind);
+        plan.probabilities.retain(|(other, _)| *other != kind);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a probability is 0 to 1"
         )]
-        plan.chances.push((kind, (probability * 1e6) as u64));
+        plan.probabilities.push((kind, (probability * 1e6) as u64));
     }
 
     /// Sets the seed: it decides, together with an object's name and the number of its requests, whether a request is
@@ -173,7 +173,7 @@ impl Faults {
         self.set_down(false);
         self.set_deletes_refused(false);
         let mut plan = self.plan.lock();
-        plan.chances.clear();
+        plan.probabilities.clear();
         plan.script.clear();
     }
 
@@ -223,17 +223,17 @@ impl Faults {
         self.deletes_refused.load(Ordering::SeqCst)
     }
 
-    pub(super) fn under_way(&self) -> UnderWay<'_> {
+    pub(super) fn under_way(&self) -> InTransit<'_> {
         self.under_way_with(0)
     }
 
     /// Counts a request in flight that puts this number of bytes.
-    pub(super) fn under_way_with(&self, bytes: usize) -> UnderWay<'_> {
+    pub(super) fn under_way_with(&self, bytes: usize) -> InTransit<'_> {
         let now = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_in_flight.fetch_max(now, Ordering::SeqCst);
         let now = self.bytes_in_flight.fetch_add(bytes, Ordering::SeqCst) + bytes;
         self.most_bytes_in_flight.fetch_max(now, Ordering::SeqCst);
-        UnderWay {
+        InTransit {
             faults: self,
             bytes,
         }
@@ -262,7 +262,7 @@ impl Faults {
             None => {
                 let mut at = drawn % 1_000_000;
                 let mut hit = None;
-                for (kind, parts) in &plan.chances {
+                for (kind, parts) in &plan.probabilities {
                     if !kind.applies_to(request) {
                         continue;
                     }
@@ -285,12 +285,12 @@ impl Faults {
 }
 
 /// A request in flight.
-pub(super) struct UnderWay<'a> {
+pub(super) struct InTransit<'a> {
     faults: &'a Faults,
     bytes: usize,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InTransit<'_> {
     fn drop(&mut self) {
         self.faults.in_flight.fetch_sub(1, Ordering::SeqCst);
         let bytes = &self.faults.bytes_in_flight;
@@ -313,15 +313,15 @@ mod tests {
     fn draws(seed: u64) -> Vec<Option<FaultKind>> {
         let faults = Faults::default();
         faults.seed(seed);
-        faults.chance(FaultKind::ServerError, 0.1);
-        faults.chance(FaultKind::WrongBytes, 0.2);
+        faults.fail_at_random(FaultKind::ServerError, 0.1);
+        faults.fail_at_random(FaultKind::WrongBytes, 0.2);
         (0..10_000)
             .map(|i| faults.draw(Request::Get, &format!("object {}", i % 100)).0)
             .collect()
     }
 
     #[test]
-    fn chance_keeps_to_the_probabilities_and_to_the_seed() {
+    fn random_faults_keep_to_the_probabilities_and_to_the_seed() {
         let drawn = draws(1);
         let count = |kind| drawn.iter().filter(|one| **one == kind).count();
         assert!((800..1200).contains(&count(Some(FaultKind::ServerError))));

@@ -1,7 +1,7 @@
 //! Decides which body may move bytes over one direction of the link.
 //!
 //! A token bucket and, in front of it, two queues. Tokens are bytes: they arrive at the rate of the hour, and at most
-//! those of a tenth of a second are kept. A body asks for a turn for each of its pieces and queues up again after it,
+//! those of a tenth of a second are kept. A body asks for a permit for each of its pieces and queues up again after it,
 //! so that large bodies share the link evenly.
 //!
 //! ```text
@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use super::LinkLimit;
 
-/// Most bytes for one turn.
+/// Most bytes that one permit is for.
 pub(crate) const PIECE: usize = 64 << 10;
 /// Share of the rate for each body that may begin. If both classes wait, a large one then gets a piece every four
 /// seconds, out of its quarter, and a small one every five and a third.
@@ -62,9 +62,9 @@ impl Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ticket(u64);
 
-/// The answer to a request for a turn.
+/// The answer to a request for a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Permit {
     /// The tokens are taken. The place is given up.
     Go,
     /// Ask again when the body in front has left, and at this time in any case.
@@ -84,7 +84,7 @@ struct Bodies {
     beginners: VecDeque<Waiter>,
     /// Number of bodies that have begun, and have not ended.
     under_way: usize,
-    /// Bodies that wait for a turn.
+    /// Bodies that wait for a permit.
     waiting: VecDeque<Waiter>,
 }
 
@@ -130,7 +130,7 @@ impl Queue {
         self.held + running.unwrap_or_default()
     }
 
-    /// Asks for a turn for `bytes`, [`PIECE`] at most, in this minute of the day. A body without a place gets the last
+    /// Asks for a permit for `bytes`, [`PIECE`] at most, in this minute of the day. A body without a place gets the last
     /// one of its class.
     pub(super) fn ask(
         &mut self,
@@ -139,7 +139,7 @@ impl Queue {
         bytes: usize,
         now: Instant,
         minute: u16,
-    ) -> Turn {
+    ) -> Permit {
         let rate = self.limit.rate_at(minute);
         self.fill(rate, now);
         let own = self.place(place);
@@ -147,18 +147,18 @@ impl Queue {
         self.note(now);
         let Some(rate) = rate else {
             self.take(place, now);
-            return Turn::Go;
+            return Permit::Go;
         };
         let count = bytes.min(PIECE);
         let bytes = count as f64;
         if self.next(now) != Some(own) {
-            return Turn::Wait(now + ASK_AGAIN);
+            return Permit::Wait(now + ASK_AGAIN);
         }
         if self.tokens < bytes {
             let missing = Duration::from_secs_f64((bytes - self.tokens) / rate as f64);
             // Never zero: a rounded time would be asked for again and again.
             let pause = missing.clamp(Duration::from_millis(1), ASK_AGAIN);
-            return Turn::Wait(now + pause);
+            return Permit::Wait(now + pause);
         }
         self.tokens -= bytes;
         match class {
@@ -167,7 +167,7 @@ impl Queue {
             Class::Large => self.passed = self.passed.saturating_sub(BEFORE_LARGE),
         }
         self.take(place, now);
-        Turn::Go
+        Permit::Go
     }
 
     /// Asks whether a body may begin; [`Queue::end`] has to follow.
@@ -177,19 +177,19 @@ impl Queue {
         class: Class,
         now: Instant,
         minute: u16,
-    ) -> Turn {
+    ) -> Permit {
         let own = self.place(place);
         enter(&mut self.of(class).beginners, own, now);
         self.note(now);
         if let Some(rate) = self.limit.rate_at(minute) {
             let is_full = self.of(class).under_way >= class.most(rate);
             if is_full || self.next_to_begin(class, now) != Some(own) {
-                return Turn::Wait(now + ASK_AGAIN);
+                return Permit::Wait(now + ASK_AGAIN);
             }
         }
         self.of(class).under_way += 1;
         self.take(place, now);
-        Turn::Go
+        Permit::Go
     }
 
     /// Notes that a body which has begun has ended, or was given up.

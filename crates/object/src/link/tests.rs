@@ -21,10 +21,10 @@ fn link(up: u64) -> Arc<Link> {
 /// Sends a body; returns how long that took.
 async fn send(link: &Arc<Link>, len: u64) -> Duration {
     let began = Instant::now();
-    let _under_way = Link::begin(Some(link), Way::Up, len).await;
-    let mut turns = Turns::new(link, Way::Up, Some(len)).unwrap();
+    let _under_way = Link::begin(Some(link), Direction::Up, len).await;
+    let mut permits = Permits::new(link, Direction::Up, Some(len)).unwrap();
     for _ in 0..len.div_ceil(PIECE as u64) {
-        poll_fn(|cx| turns.poll(PIECE, cx)).await;
+        poll_fn(|cx| permits.poll(PIECE, cx)).await;
     }
     began.elapsed()
 }
@@ -48,7 +48,7 @@ async fn a_small_body_does_not_wait_for_the_packs_before_it() {
         let took = send(&link, PIECE as u64).await;
         assert!(took <= SECOND / 4, "{took:?}");
     }
-    // A small file of eight pieces leaves every fourth turn to the packs.
+    // A small file of eight pieces leaves every fourth permit to the packs.
     let took = send(&link, 512 << 10).await;
     assert!(took <= SECOND, "{took:?}");
     for pack in packs {
@@ -60,17 +60,17 @@ async fn a_small_body_does_not_wait_for_the_packs_before_it() {
 #[tokio::test(start_paused = true)]
 async fn a_body_of_unknown_length_is_small_until_it_is_not() {
     let link = link(MIB);
-    let mut turns = Turns::new(&link, Way::Up, None).unwrap();
-    assert_eq!(turns.class, Class::Small);
+    let mut permits = Permits::new(&link, Direction::Up, None).unwrap();
+    assert_eq!(permits.class, Class::Small);
     for _ in 0..SMALL / PIECE as u64 {
-        assert_eq!(turns.class, Class::Small);
-        poll_fn(|cx| turns.poll(PIECE, cx)).await;
+        assert_eq!(permits.class, Class::Small);
+        poll_fn(|cx| permits.poll(PIECE, cx)).await;
     }
-    assert_eq!(turns.class, Class::Large);
+    assert_eq!(permits.class, Class::Large);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_while_it_waits_lets_the_next_one_go() {
+async fn a_body_that_gives_up_while_it_waits_lets_the_next_one_go() {
     let link = link(64 << 10);
     send(&link, PIECE as u64).await;
     let first = tokio::time::timeout(SECOND / 2, send(&link, MIB)).await;
@@ -83,8 +83,8 @@ async fn who_gives_up_while_it_waits_lets_the_next_one_go() {
 #[tokio::test(start_paused = true)]
 async fn the_other_way_has_no_limit() {
     let link = link(MIB);
-    assert!(Turns::new(&link, Way::Down, None).is_none());
-    assert!(link.limits(Way::Up) && !link.limits(Way::Down));
+    assert!(Permits::new(&link, Direction::Down, None).is_none());
+    assert!(link.limits(Direction::Up) && !link.limits(Direction::Down));
     let none = LinkLimit::default();
     assert!(Link::new(&none, &none).is_none());
 }

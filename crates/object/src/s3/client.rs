@@ -16,11 +16,11 @@ use aws_sdk_s3::config::{
     ResponseChecksumValidation,
 };
 
+use super::connector::http_client;
 use super::credentials::CredentialSource;
 use super::environment;
-use super::patience::PatientClient;
-use super::way::http_client;
-use crate::link::{Link, Way};
+use super::stall::StallGuard;
+use crate::link::{Direction, Link};
 use crate::{OpenError, StoreOptions};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -44,7 +44,7 @@ pub(super) struct Connected {
 
 pub(super) async fn connect(
     options: &StoreOptions,
-    patience: Duration,
+    stall_limit: Duration,
     link: Option<Arc<Link>>,
 ) -> Result<Connected, OpenError> {
     super::check(options)?;
@@ -52,9 +52,11 @@ pub(super) async fn connect(
     // Providers of credentials are reached through TLS, or are on this machine.
     let http_client = |is_tls| http_client(options.ca.as_deref(), &options.proxy, is_tls);
     let secure = http_client(true)?;
-    let limits_answers = link.as_ref().is_some_and(|link| link.limits(Way::Down));
+    let limits_answers = link
+        .as_ref()
+        .is_some_and(|link| link.limits(Direction::Down));
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
-        .http_client(PatientClient::new(secure.clone(), patience, None))
+        .http_client(StallGuard::new(secure.clone(), stall_limit, None))
         // They are set below.
         .no_credentials()
         // The layer above all stores decides which requests are repeated, and when.
@@ -73,7 +75,7 @@ pub(super) async fn connect(
         } else {
             StalledStreamProtectionConfig::enabled()
                 .upload_enabled(false)
-                .grace_period(patience)
+                .grace_period(stall_limit)
                 .build()
         });
     if let Some(region) = region(options, endpoint.is_some()) {
@@ -116,7 +118,7 @@ pub(super) async fn connect(
         config = config.endpoint_url(url);
     }
     let config = config
-        .http_client(PatientClient::new(http, patience, link))
+        .http_client(StallGuard::new(http, stall_limit, link))
         .region(region.unwrap_or(Region::from_static(DEFAULT_REGION)))
         .force_path_style(options.path_style.unwrap_or(endpoint.is_some()))
         .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)

@@ -11,7 +11,7 @@ use object_store::{
 };
 
 use super::{Shared, error};
-use crate::link::{Link, UnderWay, Way};
+use crate::link::{Direction, InTransit, Link};
 
 /// Collects the attributes of an answer: those to GET and to HEAD have different types with the same
 /// fields.
@@ -59,7 +59,7 @@ impl Shared {
             // The length is not known, and few are large.
             Some(GetRange::Offset(_)) | None => 0,
         };
-        let under_way = Link::begin(self.link.as_ref(), Way::Down, asked_len).await;
+        let under_way = Link::begin(self.link.as_ref(), Direction::Down, asked_len).await;
         let request = self
             .client
             .get_object()
@@ -142,7 +142,7 @@ impl Shared {
 }
 
 /// The body, which counts as in transit until it has ended.
-fn stream_of(body: ByteStream, under_way: Option<UnderWay>) -> GetResultPayload {
+fn stream_of(body: ByteStream, under_way: Option<InTransit>) -> GetResultPayload {
     let chunks = stream::try_unfold((body, under_way), |(mut body, under_way)| async move {
         let chunk = body.try_next().await.map_err(error::other)?;
         Ok(chunk.map(|chunk| (chunk, (body, under_way))))

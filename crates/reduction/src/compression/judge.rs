@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_whose_beginning_was_written_anew_is_what_it_is_now() {
+    fn a_file_whose_beginning_was_rewritten_is_what_it_is_now() {
         let file = FileCompression::default();
         assert_eq!(shrank(&file, 0, &[noise(GZIP), text()]), [false, false]);
         assert_eq!(shrank(&file, 0, &[noise(b""), text()]), [false, true]);

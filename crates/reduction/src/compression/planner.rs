@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   encoding at a level                       the link's time for the pack
-//!   what the last packs took, and half as     stored bytes to be expected, at the pace of the last packs and no
+//!   what the last packs took, and half as     stored bytes to be expected, at the speed of the last packs and no
 //!   much again for each level above           faster than the limit that is in force
 //!
 //!   the highest level counts whose encoding takes at most
@@ -44,12 +44,12 @@ const TELLING_BYTES: u64 = 256 << 10;
 
 /// Time and bytes of past packs, of which the last ones weigh most.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pace {
+struct Speed {
     seconds: f64,
     bytes: f64,
 }
 
-impl Pace {
+impl Speed {
     fn add(&mut self, took: Duration, bytes: u64) {
         self.seconds = self.seconds * MEMORY + took.as_secs_f64();
         self.bytes = self.bytes * MEMORY + bytes as f64;
@@ -82,9 +82,9 @@ pub(super) struct Planner {
     /// Number of packs that are encoded and not yet in the bucket.
     waiting: usize,
     /// Time of one thread for raw bytes, converted to level 1 as if each level above took [`STEP`] times as long.
-    encoding: Pace,
+    encoding: Speed,
     /// Time of the link for stored bytes.
-    sending: Pace,
+    sending: Speed,
     /// Stored bytes per raw byte.
     shrink: f64,
     /// When the last pack arrived.
@@ -98,8 +98,8 @@ impl Planner {
             threads,
             parallel,
             waiting: 0,
-            encoding: Pace::default(),
-            sending: Pace::default(),
+            encoding: Speed::default(),
+            sending: Speed::default(),
             shrink: 1.0,
             last_arrival: Duration::ZERO,
         }

@@ -48,13 +48,13 @@ impl FileImage {
         for at in dirty_sectors(&self.cache, &self.believed, 0..left.len()) {
             let (new, old) = (&self.cache[at.clone()], &mut left[at]);
             let cut = random.below(new.len() as u64) as usize;
-            if random.chance(20) && !matches!(kept, 0 | 100) {
-                if random.chance(50) {
+            if random.percent(20) && !matches!(kept, 0 | 100) {
+                if random.percent(50) {
                     old[..cut].copy_from_slice(&new[..cut]);
                 } else {
                     old[cut..].copy_from_slice(&new[cut..]);
                 }
-            } else if random.chance(kept) {
+            } else if random.percent(kept) {
                 old.copy_from_slice(new);
             }
         }
@@ -151,7 +151,7 @@ impl File {
 
     /// A flush that fails: some sectors reach the disk, and all count as clean afterwards.
     pub(super) fn fail_flush(&mut self, range: Range<usize>, random: &mut Random) {
-        self.settle(range, |random| random.chance(50), random.number());
+        self.settle(range, |random| random.percent(50), random.number());
     }
 
     /// Every page was stored to: the kernel takes all of them for dirty.
@@ -165,7 +165,7 @@ impl File {
         let cache = self.cache().clone();
         let mut random = Random::new(seed);
         let chosen: Vec<_> = dirty_sectors(&cache, &self.believed, all)
-            .filter(|_| random.chance(40))
+            .filter(|_| random.percent(40))
             .collect();
         for sector in chosen {
             self.flush(sector);

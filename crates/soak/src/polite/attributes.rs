@@ -7,17 +7,17 @@ use forebay_client::{Reply, Request};
 use super::{Call, Client, HOT_BYTES, SMALL_NAMES, Trouble, small_name, wrong};
 
 /// Pause between two rounds.
-pub(super) const PACE: Duration = Duration::from_millis(50);
+pub(super) const INTERVAL: Duration = Duration::from_millis(50);
 
 const GETATTR: Call = Call {
     name: "GETATTR",
     has_goal: true,
-    pace: PACE,
+    interval: INTERVAL,
 };
 const LOOKUP: Call = Call {
     name: "LOOKUP",
     has_goal: true,
-    pace: PACE,
+    interval: INTERVAL,
 };
 
 pub(super) fn round(client: &mut Client, number: u64) -> Result<(), Trouble> {

@@ -9,7 +9,7 @@ use super::{Call, Client, FILES, Trouble, wrong};
 use crate::ledger::Kept;
 
 /// Pause between two rounds.
-pub(super) const PACE: Duration = Duration::from_millis(100);
+pub(super) const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Bytes of a file.
 const BYTES: usize = 16 << 10;
@@ -27,7 +27,7 @@ const fn call(name: &'static str, has_goal: bool) -> Call {
     Call {
         name,
         has_goal,
-        pace: PACE,
+        interval: INTERVAL,
     }
 }
 

@@ -7,12 +7,12 @@ use forebay_client::{Reply, Request};
 use super::{Call, Client, SMALL_NAMES, Trouble, wrong};
 
 /// Pause between two rounds.
-pub(super) const PACE: Duration = Duration::from_millis(100);
+pub(super) const INTERVAL: Duration = Duration::from_millis(100);
 
 const LIST: Call = Call {
     name: "READDIRPLUS, 50 names",
     has_goal: true,
-    pace: PACE,
+    interval: INTERVAL,
 };
 
 pub(super) fn round(client: &mut Client, _number: u64) -> Result<(), Trouble> {

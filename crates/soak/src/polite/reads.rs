@@ -9,7 +9,7 @@ use forebay_crash::random::content;
 use super::{Call, Client, HOT_BYTES, HOT_SEED, Trouble, wrong};
 
 /// Pause between two rounds.
-pub(super) const PACE: Duration = Duration::from_millis(50);
+pub(super) const INTERVAL: Duration = Duration::from_millis(50);
 
 /// One in this number of rounds reads 1 MiB.
 const LARGE_EACH: u64 = 10;
@@ -17,12 +17,12 @@ const LARGE_EACH: u64 = 10;
 const SMALL: Call = Call {
     name: "READ 4 KiB",
     has_goal: true,
-    pace: PACE,
+    interval: INTERVAL,
 };
 const LARGE: Call = Call {
     name: "READ 1 MiB",
     has_goal: true,
-    pace: Duration::from_millis(500),
+    interval: Duration::from_millis(500),
 };
 
 static HOT: LazyLock<Vec<u8>> = LazyLock::new(|| content(HOT_SEED, HOT_BYTES));

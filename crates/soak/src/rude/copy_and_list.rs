@@ -17,7 +17,7 @@ const FILE_MIB: u64 = 64;
 const ASKS_EACH: u64 = 10;
 
 /// Interval of its calls if it does not wait.
-const PACE: Duration = Duration::from_millis(500);
+const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Calls of the listing without an answer: their kind, and when they were sent.
 type Asked = BTreeMap<CallId, (&'static str, Instant)>;
@@ -65,7 +65,7 @@ fn answer(place: &Place<'_>, link: &mut Link<Steady>, asked: &mut Asked) -> Resu
     };
     if let Some((kind, since)) = asked.remove(&answer.call) {
         let latencies = place.latencies;
-        latencies.record(kind, true, PACE, since.elapsed(), 0);
+        latencies.record(kind, true, INTERVAL, since.elapsed(), 0);
     }
     match answer.reply.done() {
         Ok(()) | Err(Failure::Status(Status::JUKEBOX)) => Ok(()),

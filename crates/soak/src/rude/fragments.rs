@@ -15,7 +15,7 @@ pub(super) fn run(place: &mut Place<'_>) -> Result<(), Trouble> {
         let record = Request::getattr(&root).record(number, Caller::ROOT);
         let message = record.get(4..).unwrap_or_default();
         wire.send(&in_fragments(message, 1))?;
-        let Some(reply) = wire.record(super::PATIENCE.min(Duration::from_secs(60)))? else {
+        let Some(reply) = wire.record(super::TIMEOUT.min(Duration::from_secs(60)))? else {
             return wrong("a call in small fragments has had no answer for a minute");
         };
         if reply.get(..4) != Some(&number.to_be_bytes()) {

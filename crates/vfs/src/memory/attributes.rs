@@ -19,7 +19,7 @@ impl MemoryFileSystem {
 
     pub(super) fn set_attributes(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         set: &SetAttributes,
         guard: Option<Timestamp>,
@@ -30,7 +30,7 @@ impl MemoryFileSystem {
         if guard.is_some_and(|guard| guard != before.ctime) {
             return Err(Error::NotSync);
         }
-        let changed = changed(&state.attributes, who, set, now())?;
+        let changed = changed(&state.attributes, caller, set, now())?;
         state.attributes = changed;
         if let Some(size) = set.size {
             self.cut(&mut state, size)?;
@@ -59,14 +59,14 @@ impl MemoryFileSystem {
     }
 }
 
-/// Returns the attributes after a SETATTR by `who`, or the reason for a refusal.
+/// Returns the attributes after a SETATTR by `caller`, or the reason for a refusal.
 fn changed(
     old: &Attributes,
-    who: &Credentials,
+    caller: &Credentials,
     set: &SetAttributes,
     now: Timestamp,
 ) -> Result<Attributes> {
-    let owned = permission::after_setattr(old.into(), who, set)?;
+    let owned = permission::after_setattr(old.into(), caller, set)?;
     let mut new = Attributes {
         mode: owned.mode,
         uid: owned.uid,

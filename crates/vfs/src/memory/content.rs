@@ -11,7 +11,7 @@ use crate::{
 impl MemoryFileSystem {
     pub(super) fn read_file(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         count: u32,
@@ -19,7 +19,7 @@ impl MemoryFileSystem {
         let node = self.table.find(inode)?;
         let state = node.lock()?;
         let data = state.file()?;
-        permission::may_read(state.owned(), who)?;
+        permission::may_read(state.owned(), caller)?;
         let size = state.attributes.size;
         let wanted = ByteRange::at(offset, u64::from(count));
         Ok(ReadReply {
@@ -31,7 +31,7 @@ impl MemoryFileSystem {
 
     pub(super) fn write_file(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         offset: u64,
         data: &[u8],
@@ -41,7 +41,7 @@ impl MemoryFileSystem {
         let node = self.table.find(inode)?;
         let mut state = node.lock()?;
         let file = state.file()?;
-        permission::may_write(state.owned(), who)?;
+        permission::may_write(state.owned(), caller)?;
         let end = offset
             .checked_add(len)
             .filter(|end| *end <= MAX_FILE_SIZE)
@@ -55,7 +55,7 @@ impl MemoryFileSystem {
             let attributes = &mut state.attributes;
             attributes.used = used;
             attributes.size = attributes.size.max(end);
-            attributes.mode = permission::mode_after_write(attributes.mode, who);
+            attributes.mode = permission::mode_after_write(attributes.mode, caller);
             state.touch(now());
         }
         Ok(WriteReply {

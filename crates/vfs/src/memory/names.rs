@@ -21,7 +21,7 @@ const TARGET_MAX: usize = 4096;
 impl MemoryFileSystem {
     pub(super) fn look_up(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         name: &[u8],
     ) -> Result<Attributes> {
@@ -31,7 +31,7 @@ impl MemoryFileSystem {
             let found = {
                 let state = node.lock()?;
                 let directory = state.directory()?;
-                permission::may_search(state.owned(), who)?;
+                permission::may_search(state.owned(), caller)?;
                 match name {
                     b"." => return Ok(state.attributes),
                     b".." if directory.parent == inode => return Ok(state.attributes),
@@ -48,7 +48,7 @@ impl MemoryFileSystem {
 
     pub(super) fn list(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         cookie: u64,
         max_entries: usize,
@@ -58,8 +58,8 @@ impl MemoryFileSystem {
         let (own, found, end, may_search) = {
             let state = node.lock()?;
             let directory = state.directory()?;
-            permission::may_list(state.owned(), who)?;
-            let may_search = permission::may_search(state.owned(), who).is_ok();
+            permission::may_list(state.owned(), caller)?;
+            let may_search = permission::may_search(state.owned(), caller).is_ok();
             let parent = match directory.parent {
                 parent if parent == inode => node.clone(),
                 parent => self.table.find(parent)?,
@@ -97,7 +97,7 @@ impl MemoryFileSystem {
 
     pub(super) fn create_file(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
         mode: &CreateMode,
@@ -107,11 +107,11 @@ impl MemoryFileSystem {
         let naming = self.naming.lock();
         let mut state = parent.lock()?;
         let existing = state.directory()?.find(name).cloned();
-        permission::may_search(state.owned(), who)?;
+        permission::may_search(state.owned(), caller)?;
         if let Some(existing) = existing {
             let directory = state.no_change();
             drop((state, naming));
-            let attributes = self.open_existing(who, &existing, mode)?;
+            let attributes = self.open_existing(caller, &existing, mode)?;
             return Ok(Created {
                 attributes,
                 directory,
@@ -127,13 +127,13 @@ impl MemoryFileSystem {
             device: Device::default(),
             create_verifier,
         };
-        self.enter(who, &mut state, name, new, &set)
+        self.enter(caller, &mut state, name, new, &set)
     }
 
     /// CREATE of an existing name.
     fn open_existing(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         node: &Node,
         mode: &CreateMode,
     ) -> Result<Attributes> {
@@ -152,7 +152,7 @@ impl MemoryFileSystem {
                         size: set.size,
                         ..SetAttributes::default()
                     };
-                    self.set_attributes(who, node.inode, &only_size, None)?;
+                    self.set_attributes(caller, node.inode, &only_size, None)?;
                 }
                 Ok(node.lock()?.attributes)
             }
@@ -161,7 +161,7 @@ impl MemoryFileSystem {
 
     pub(super) fn make_node(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
         node: NewNode<'_>,
@@ -173,26 +173,26 @@ impl MemoryFileSystem {
         let _naming = self.naming.lock();
         let mut state = parent.lock()?;
         let existing = state.directory()?.find(name);
-        permission::may_search(state.owned(), who)?;
+        permission::may_search(state.owned(), caller)?;
         if existing.is_some() {
             return Err(Error::Exists);
         }
         let set = SetAttributes { size: None, ..*set };
-        self.enter(who, &mut state, name, new, &set)
+        self.enter(caller, &mut state, name, new, &set)
     }
 
     /// Creates an object under a free name.
     fn enter(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         parent: &mut State,
         name: &[u8],
         new: New,
         set: &SetAttributes,
     ) -> Result<Created> {
-        permission::may_change_names(parent.owned(), who)?;
+        permission::may_change_names(parent.owned(), caller)?;
         let (before, now) = (parent.wcc(), now());
-        let state = new.state(self.table.new_inode(), who, set, &parent.attributes, now)?;
+        let state = new.state(self.table.new_inode(), caller, set, &parent.attributes, now)?;
         let attributes = state.attributes;
         let node = Arc::new(Node::new(state));
         count_in(parent, attributes.kind)?;
@@ -207,7 +207,7 @@ impl MemoryFileSystem {
 
     pub(super) fn add_name(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         directory: Inode,
         name: &[u8],
@@ -222,11 +222,11 @@ impl MemoryFileSystem {
         }
         let mut parent = parent.lock()?;
         let existing = parent.directory()?.find(name);
-        permission::may_search(parent.owned(), who)?;
+        permission::may_search(parent.owned(), caller)?;
         if existing.is_some() {
             return Err(Error::Exists);
         }
-        permission::may_change_names(parent.owned(), who)?;
+        permission::may_change_names(parent.owned(), caller)?;
         let mut state = node.lock()?;
         if state.attributes.nlink >= crate::LINK_MAX {
             return Err(Error::TooManyLinks);
@@ -242,7 +242,7 @@ impl MemoryFileSystem {
     /// Removes the name of a directory (`of_directory`) or of any other object.
     pub(super) fn remove_name(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
         of_directory: bool,
@@ -256,10 +256,10 @@ impl MemoryFileSystem {
         let _naming = self.naming.lock();
         let mut parent = parent.lock()?;
         let found = parent.directory()?.find(name).cloned();
-        permission::may_search(parent.owned(), who)?;
+        permission::may_search(parent.owned(), caller)?;
         let node = found.ok_or(Error::NotFound)?;
         let mut child = node.lock()?;
-        permission::may_unlink(parent.owned(), child.owned(), who)?;
+        permission::may_unlink(parent.owned(), child.owned(), caller)?;
         match (child.is_directory(), of_directory) {
             (true, false) => return Err(Error::IsDirectory),
             (false, true) => return Err(Error::NotDirectory),
@@ -358,12 +358,12 @@ impl New {
     fn state(
         self,
         inode: Inode,
-        who: &Credentials,
+        caller: &Credentials,
         set: &SetAttributes,
         parent: &Attributes,
         now: Timestamp,
     ) -> Result<State> {
-        let owned = permission::of_new(parent.into(), self.kind, who, set)?;
+        let owned = permission::of_new(parent.into(), self.kind, caller, set)?;
         let (nlink, size) = match &self.content {
             Content::Directory(_) => (2, 0),
             Content::Symlink(target) => (1, target.len() as u64),

@@ -13,7 +13,7 @@ use crate::{Change, Credentials, Error, Result, permission};
 impl MemoryFileSystem {
     pub(super) fn move_name(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         (from, old_name): (Inode, &[u8]),
         (to, new_name): (Inode, &[u8]),
     ) -> Result<(Change, Change)> {
@@ -21,8 +21,8 @@ impl MemoryFileSystem {
         check_old_name(new_name)?;
         let (from, to) = (self.table.find(from)?, self.table.find(to)?);
         let _naming = self.naming.lock();
-        let moved = named(&from, who, old_name)?.ok_or(Error::NotFound)?;
-        let replaced = named(&to, who, new_name)?;
+        let moved = named(&from, caller, old_name)?.ok_or(Error::NotFound)?;
+        let replaced = named(&to, caller, new_name)?;
         if replaced
             .as_ref()
             .is_some_and(|replaced| replaced.inode == moved.inode)
@@ -61,7 +61,7 @@ impl MemoryFileSystem {
         {
             let target: &State = target.as_deref().unwrap_or(&source);
             check(
-                who,
+                caller,
                 &source,
                 target,
                 &moved_state,
@@ -116,31 +116,31 @@ impl MemoryFileSystem {
     }
 }
 
-/// Returns the object with `name` in `directory`, if `who` may search it.
-fn named(directory: &Node, who: &Credentials, name: &[u8]) -> Result<Option<Arc<Node>>> {
+/// Returns the object with `name` in `directory`, if `caller` may search it.
+fn named(directory: &Node, caller: &Credentials, name: &[u8]) -> Result<Option<Arc<Node>>> {
     let state = directory.lock()?;
     let names = state.directory()?;
-    permission::may_search(state.owned(), who)?;
+    permission::may_search(state.owned(), caller)?;
     Ok(names.find(name).cloned())
 }
 
 /// Checks all that may forbid a rename: rights first, then kinds.
 fn check(
-    who: &Credentials,
+    caller: &Credentials,
     source: &State,
     target: &State,
     moved: &State,
     replaced: Option<&State>,
 ) -> Result<()> {
-    permission::may_unlink(source.owned(), moved.owned(), who)?;
+    permission::may_unlink(source.owned(), moved.owned(), caller)?;
     let across = source.attributes.inode != target.attributes.inode;
     if across && moved.is_directory() {
-        permission::may_rewrite_parent(moved.owned(), who)?;
+        permission::may_rewrite_parent(moved.owned(), caller)?;
     }
     let Some(replaced) = replaced else {
-        return permission::may_change_names(target.owned(), who);
+        return permission::may_change_names(target.owned(), caller);
     };
-    permission::may_unlink(target.owned(), replaced.owned(), who)?;
+    permission::may_unlink(target.owned(), replaced.owned(), caller)?;
     match (moved.is_directory(), replaced.is_directory()) {
         (true, false) => Err(Error::NotDirectory),
         (false, true) => Err(Error::IsDirectory),

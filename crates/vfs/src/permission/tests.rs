@@ -69,7 +69,7 @@ fn owner_reads_and_writes_whatever_the_mode_says() {
 }
 
 #[test]
-fn who_may_execute_may_read_and_not_write() {
+fn execute_permission_allows_reading_and_not_writing() {
     let object = file(0o001);
     assert_eq!(may_read(object, &user(2, 2, &[])), Ok(()));
     assert_eq!(may_write(object, &user(2, 2, &[])), Err(Error::Access));
@@ -117,8 +117,8 @@ fn names_in_sticky_directories_are_for_owners_who_may_change_names() {
         uid: 5,
         ..directory(0o1777)
     };
-    for who in [owner(), user(5, 5, &[]), superuser()] {
-        assert_eq!(may_unlink(sticky, own, &who), Ok(()));
+    for caller in [owner(), user(5, 5, &[]), superuser()] {
+        assert_eq!(may_unlink(sticky, own, &caller), Ok(()));
     }
     assert_eq!(may_unlink(sticky, own, &other), Err(Error::NotOwner));
     assert_eq!(may_unlink(directory(0o777), own, &other), Ok(()));
@@ -135,8 +135,8 @@ fn the_owner_is_changed_by_root_and_the_group_by_members_only() {
         ..NOTHING
     };
     let member = user(1000, 1, &[30]);
-    let change = |who: &Credentials, uid, gid| {
-        after_setattr(file(0o644), who, &set(uid, gid)).map(|new| (new.uid, new.gid))
+    let change = |caller: &Credentials, uid, gid| {
+        after_setattr(file(0o644), caller, &set(uid, gid)).map(|new| (new.uid, new.gid))
     };
     assert_eq!(change(&member, Some(7), None), Err(Error::NotOwner));
     assert_eq!(change(&member, Some(1000), Some(30)), Ok((1000, 30)));
@@ -155,11 +155,12 @@ fn a_change_of_owner_or_group_clears_set_id_bits_for_root_too() {
         gid: Some(30),
         ..NOTHING
     };
-    let after = |object, who: &Credentials, set| after_setattr(object, who, set).unwrap().mode;
-    for who in [user(1000, 1, &[30]), superuser()] {
-        assert_eq!(after(file(0o6755), &who, &set), 0o755);
-        assert_eq!(after(file(0o6745), &who, &set), 0o2745);
-        assert_eq!(after(directory(0o2755), &who, &set), 0o2755);
+    let after =
+        |object, caller: &Credentials, set| after_setattr(object, caller, set).unwrap().mode;
+    for caller in [user(1000, 1, &[30]), superuser()] {
+        assert_eq!(after(file(0o6755), &caller, &set), 0o755);
+        assert_eq!(after(file(0o6745), &caller, &set), 0o2745);
+        assert_eq!(after(directory(0o2755), &caller, &set), 0o2755);
     }
     let with_mode = SetAttributes {
         mode: Some(0o4755),
@@ -174,7 +175,7 @@ fn setgid_is_not_given_to_files_of_a_foreign_group() {
         mode: Some(0o1_6755),
         ..NOTHING
     };
-    let after = |object, who: &Credentials| after_setattr(object, who, &set).unwrap().mode;
+    let after = |object, caller: &Credentials| after_setattr(object, caller, &set).unwrap().mode;
     assert_eq!(after(file(0), &owner()), 0o4755);
     assert_eq!(after(directory(0), &owner()), 0o6755);
     assert_eq!(after(file(0), &user(1000, 1, &[100])), 0o6755);
@@ -220,16 +221,16 @@ fn times_are_set_to_a_moment_by_owners_and_to_now_by_writers() {
     assert_eq!(after_setattr(object, &other, &now), Ok(object));
     let closed = file(0o600);
     assert_eq!(after_setattr(closed, &other, &now), Err(Error::Access));
-    for who in [owner(), superuser()] {
-        assert_eq!(after_setattr(file(0), &who, &moment), Ok(file(0)));
-        assert_eq!(after_setattr(file(0), &who, &now), Ok(file(0)));
+    for caller in [owner(), superuser()] {
+        assert_eq!(after_setattr(file(0), &caller, &moment), Ok(file(0)));
+        assert_eq!(after_setattr(file(0), &caller, &now), Ok(file(0)));
     }
 }
 
 #[test]
 fn new_objects_belong_to_their_maker_or_to_the_group_of_a_setgid_directory() {
-    let who = user(7, 8, &[9]);
-    let made = |parent, kind, set| of_new(parent, kind, &who, &set).unwrap();
+    let caller = user(7, 8, &[9]);
+    let made = |parent, kind, set| of_new(parent, kind, &caller, &set).unwrap();
     let set = SetAttributes {
         mode: Some(0o640),
         ..NOTHING
@@ -258,8 +259,8 @@ fn new_objects_belong_to_their_maker_or_to_the_group_of_a_setgid_directory() {
         },
     ] {
         let parent = directory(0o2777);
-        let made = |who: &Credentials| of_new(parent, FileKind::Regular, who, &set);
-        assert_eq!(made(&who), Err(Error::NotOwner));
+        let made = |caller: &Credentials| of_new(parent, FileKind::Regular, caller, &set);
+        assert_eq!(made(&caller), Err(Error::NotOwner));
         assert!(made(&superuser()).is_ok());
     }
 }
@@ -270,7 +271,8 @@ fn nobody_makes_a_setgid_file_of_a_group_that_he_is_not_in() {
         mode: Some(0o6755),
         ..NOTHING
     };
-    let made = |who: &Credentials, kind| of_new(directory(0o2777), kind, who, &set).unwrap().mode;
+    let made =
+        |caller: &Credentials, kind| of_new(directory(0o2777), kind, caller, &set).unwrap().mode;
     assert_eq!(made(&user(7, 8, &[]), FileKind::Regular), 0o4755);
     assert_eq!(made(&user(7, 8, &[100]), FileKind::Regular), 0o6755);
     assert_eq!(made(&superuser(), FileKind::Regular), 0o6755);
@@ -279,7 +281,8 @@ fn nobody_makes_a_setgid_file_of_a_group_that_he_is_not_in() {
 
 #[test]
 fn devices_are_made_by_root_alone() {
-    let made = |who: &Credentials, kind| of_new(directory(0o777), kind, who, &NOTHING).map(drop);
+    let made =
+        |caller: &Credentials, kind| of_new(directory(0o777), kind, caller, &NOTHING).map(drop);
     for kind in [FileKind::BlockDevice, FileKind::CharDevice] {
         assert_eq!(made(&user(7, 8, &[0]), kind), Err(Error::NotOwner));
         assert_eq!(made(&superuser(), kind), Ok(()));

@@ -13,12 +13,12 @@ use super::shared::Shared;
 use crate::state::{Closing, Flush, State};
 
 /// The next flush may be delayed by at most one part in this many of the time that the last one took.
-const PATIENCE: u32 = 8;
+const FLUSHES_PER_DELAY: u32 = 8;
 /// The longest delay, for a disk that is slow for a moment.
-const LONGEST_PATIENCE: Duration = Duration::from_millis(1);
+const MAX_DELAY: Duration = Duration::from_millis(1);
 
 pub(super) fn run(shared: &Shared) {
-    let mut patience = Duration::ZERO;
+    let mut delay = Duration::ZERO;
     let mut expected = 0;
     loop {
         let mut state = shared.state.lock();
@@ -32,20 +32,20 @@ pub(super) fn run(shared: &Shared) {
             }
         }
         if state.for_durable.count() < expected && !state.for_durable.is_empty() {
-            gather(shared, &mut state, expected, patience);
+            gather(shared, &mut state, expected, delay);
             if state.closing == Closing::Abandon || !state.flush_is_due() {
                 continue;
             }
         }
         let began = Instant::now();
         expected = flush(shared, state);
-        patience = (began.elapsed() / PATIENCE).min(LONGEST_PATIENCE);
+        delay = (began.elapsed() / FLUSHES_PER_DELAY).min(MAX_DELAY);
     }
 }
 
-/// Waits until `expected` tasks wait for the flush that is due, or `patience` has elapsed.
-fn gather(shared: &Shared, state: &mut MutexGuard<'_, State>, expected: usize, patience: Duration) {
-    let until = Instant::now() + patience;
+/// Waits until `expected` tasks wait for the flush that is due, or `delay` has elapsed.
+fn gather(shared: &Shared, state: &mut MutexGuard<'_, State>, expected: usize, delay: Duration) {
+    let until = Instant::now() + delay;
     state.gathering = Some(expected);
     while state.closing == Closing::Open && !state.flush_may_begin() {
         if shared.syncer.wait_until(state, until).timed_out() {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flush_of_those_who_come_back_begins_with_the_last_of_them() {
+    fn the_flush_of_returning_tasks_begins_with_the_last_of_them() {
         let (wal, _hand) = open();
         let _first = commit(&wal);
         let (shared, over) = (Arc::clone(&wal.shared), Arc::new(AtomicBool::new(false)));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_with_those_who_do_not_come_back_ends() {
+    fn a_flush_does_not_wait_long_for_tasks_that_do_not_come_back() {
         let (wal, _hand) = open();
         let _first = commit(&wal);
         let mut state = wal.shared.state.lock();

@@ -21,24 +21,27 @@ const LOOKS: usize = 8;
 impl Files {
     pub(crate) async fn create(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
         mode: &CreateMode,
     ) -> Result<Recorded<Created>> {
         check_new_name(name)?;
-        self.state.admit_names(who.client).await?;
+        self.state.admit_names(caller.client).await?;
         let directory = self.directory(directory).await?;
         let mut looks = 0;
         let _names = loop {
             let names = directory.names.lock().await;
-            permission::may_search(owned(&directory.lock_directory()?.record), who)?;
+            permission::may_search(owned(&directory.lock_directory()?.record), caller)?;
             let Some(entry) = self.entry(&directory, name).await? else {
                 break names;
             };
             drop(names);
             looks += 1;
-            match self.open_existing(who, &directory, entry.inode, mode).await {
+            match self
+                .open_existing(caller, &directory, entry.inode, mode)
+                .await
+            {
                 // Removed, or replaced by a rename, since the look: the caller's handle, which is the directory's, is
                 // not stale.
                 Err(Error::Stale) if looks < LOOKS => {}
@@ -54,13 +57,13 @@ impl Files {
             set,
             verifier,
         };
-        self.enter(who, &directory, name, new).await
+        self.enter(caller, &directory, name, new).await
     }
 
     /// CREATE of a name that exists.
     async fn open_existing(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: &Arc<Node>,
         inode: Inode,
         mode: &CreateMode,
@@ -86,7 +89,7 @@ impl Files {
                         ..Default::default()
                     };
                     // Its record is the last of the file, or another one follows.
-                    let _ = self.setattr(who, inode, &only_size, None).await?;
+                    let _ = self.setattr(caller, inode, &only_size, None).await?;
                 }
             }
         }
@@ -110,7 +113,7 @@ impl Files {
 
     pub(crate) async fn make(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
         node: NewNode<'_>,
@@ -124,10 +127,10 @@ impl Files {
                 _ => return Err(Error::NameTooLong),
             }
         }
-        self.state.admit_names(who.client).await?;
+        self.state.admit_names(caller.client).await?;
         let directory = self.directory(directory).await?;
         let _names = directory.names.lock().await;
-        permission::may_search(owned(&directory.lock_directory()?.record), who)?;
+        permission::may_search(owned(&directory.lock_directory()?.record), caller)?;
         if self.entry(&directory, name).await?.is_some() {
             return Err(Error::Exists);
         }
@@ -137,13 +140,13 @@ impl Files {
             set,
             verifier: None,
         };
-        self.enter(who, &directory, name, new).await
+        self.enter(caller, &directory, name, new).await
     }
 
     /// Makes an object under a free name.
     async fn enter(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: &Arc<Node>,
         name: &[u8],
         new: New,
@@ -154,10 +157,10 @@ impl Files {
         let mut drawn = None;
         let made = self.state.retry(|| {
             let mut locked = Locked::all(&[directory]);
-            let state = changeable(locked.of(directory), who)?;
+            let state = changeable(locked.of(directory), caller)?;
             let before = directory.wcc(state);
             let now = self.state.now();
-            let record = new.record(who, &state.record, now)?;
+            let record = new.record(caller, &state.record, now)?;
             let kind = record.kind();
             let mut parent = state.record.clone();
             count_in(&mut parent, kind, now)?;
@@ -210,17 +213,17 @@ impl Files {
 
     pub(crate) async fn link(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         inode: Inode,
         directory: Inode,
         name: &[u8],
     ) -> Result<Recorded<(Attributes, Change)>> {
         check_new_name(name)?;
-        self.state.admit_names(who.client).await?;
+        self.state.admit_names(caller.client).await?;
         let node = self.state.node(inode).await?;
         let directory = self.directory(directory).await?;
         let _names = directory.names.lock().await;
-        permission::may_search(owned(&directory.lock_directory()?.record), who)?;
+        permission::may_search(owned(&directory.lock_directory()?.record), caller)?;
         if self.entry(&directory, name).await?.is_some() {
             return Err(Error::Exists);
         }
@@ -233,7 +236,7 @@ impl Files {
                 }
                 let mut locked = Locked::all(&[&directory, &node]);
                 let now = self.state.now();
-                changeable(locked.of(&directory), who)?;
+                changeable(locked.of(&directory), caller)?;
                 let mut record = {
                     let state = locked.of(&node);
                     if state.removed {
@@ -274,15 +277,15 @@ impl Files {
     }
 }
 
-/// A directory that still exists and whose names `who` may change.
+/// A directory that still exists and whose names `caller` may change.
 pub(super) fn changeable<'s>(
     state: &'s mut NodeState,
-    who: &Credentials,
+    caller: &Credentials,
 ) -> std::result::Result<&'s mut NodeState, Refusal> {
     if state.removed {
         return Err(Refusal::Error(Error::Stale));
     }
-    permission::may_change_names(owned(&state.record), who)?;
+    permission::may_change_names(owned(&state.record), caller)?;
     Ok(state)
 }
 
@@ -296,13 +299,13 @@ struct New {
 impl New {
     fn record(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: &InodeRecord,
         now: Timestamp,
     ) -> Result<InodeRecord> {
         let set = &self.set;
         let kind = convert::kind(self.content.kind());
-        let new = permission::of_new(owned(directory), kind, who, set)?;
+        let new = permission::of_new(owned(directory), kind, caller, set)?;
         let (nlink, size) = match &self.content {
             Content::Directory(_) => (2, 0),
             Content::Symlink { target } => (1, target.len() as u64),

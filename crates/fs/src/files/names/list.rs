@@ -28,7 +28,7 @@ const LAST_STRETCH: u64 = 8 * FIRST_STRETCH;
 impl Files {
     pub(crate) async fn readdir(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         cookie: u64,
         max_entries: usize,
@@ -37,12 +37,12 @@ impl Files {
         let directory = self.directory(directory).await?;
         let (attributes, parent, may_search) = {
             let state = directory.lock_directory()?;
-            permission::may_list(owned(&state.record), who)?;
+            permission::may_list(owned(&state.record), caller)?;
             let parent = state
                 .record
                 .directory()
                 .map_or(Inode::ROOT, |own| own.parent);
-            let may_search = permission::may_search(owned(&state.record), who).is_ok();
+            let may_search = permission::may_search(owned(&state.record), caller).is_ok();
             (directory.attributes(&state), parent, may_search)
         };
         let max_entries = max_entries.max(1);

@@ -17,7 +17,7 @@ impl Files {
     /// Removes the name of a directory (`of_directory`) or of any other object.
     pub(crate) async fn remove(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         directory: Inode,
         name: &[u8],
         of_directory: bool,
@@ -27,10 +27,10 @@ impl Files {
             return Err(Error::Exists);
         }
         check_old_name(name)?;
-        self.state.admit_names(who.client).await?;
+        self.state.admit_names(caller.client).await?;
         let directory = self.directory(directory).await?;
         let names = directory.names.lock().await;
-        permission::may_search(owned(&directory.lock_directory()?.record), who)?;
+        permission::may_search(owned(&directory.lock_directory()?.record), caller)?;
         let entry = self.entry(&directory, name).await?.ok_or(Error::NotFound)?;
         let is_directory = entry.kind == Kind::Directory;
         let child = self.state.node(entry.inode).await?;
@@ -40,8 +40,8 @@ impl Files {
                 let mut locked = Locked::all(&[&directory, &child]);
                 let now = self.state.now();
                 let record = locked.of(&child).record.clone();
-                let state = changeable(locked.of(&directory), who)?;
-                permission::may_unlink(owned(&state.record), owned(&record), who)?;
+                let state = changeable(locked.of(&directory), caller)?;
+                permission::may_unlink(owned(&state.record), owned(&record), caller)?;
                 // A caller that may not remove the object must not find out what it is.
                 match (is_directory, of_directory) {
                     (true, false) => return Err(Refusal::Error(Error::IsDirectory)),

@@ -57,7 +57,7 @@ const LOOKS: usize = 8;
 impl Files {
     pub(crate) async fn rename(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         (from, old_name): (Inode, &[u8]),
         (to, new_name): (Inode, &[u8]),
     ) -> Result<Recorded<(Change, Change)>> {
@@ -66,7 +66,7 @@ impl Files {
         if is_dot(old_name) || is_dot(new_name) {
             return Err(Error::Invalid);
         }
-        self.state.admit_names(who.client).await?;
+        self.state.admit_names(caller.client).await?;
         let from = RenameEnd {
             directory: self.directory(from).await?,
             name: old_name,
@@ -79,7 +79,8 @@ impl Files {
         for _ in 0..=LOOKS {
             let attempt = {
                 let _names = lock_names(&from.directory, &to.directory).await;
-                self.rename_locked(who, &from, &to, above.as_ref()).await?
+                self.rename_locked(caller, &from, &to, above.as_ref())
+                    .await?
             };
             match attempt {
                 Attempt::Done(renamed) => return Ok(renamed),
@@ -97,13 +98,13 @@ impl Files {
 
     async fn rename_locked(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         from: &RenameEnd<'_>,
         to: &RenameEnd<'_>,
         above: Option<&Ancestors>,
     ) -> Result<Attempt> {
-        permission::may_search(owned(&from.directory.lock_directory()?.record), who)?;
-        permission::may_search(owned(&to.directory.lock_directory()?.record), who)?;
+        permission::may_search(owned(&from.directory.lock_directory()?.record), caller)?;
+        permission::may_search(owned(&to.directory.lock_directory()?.record), caller)?;
         let entry = self
             .entry(&from.directory, from.name)
             .await?
@@ -129,7 +130,7 @@ impl Files {
             }));
         }
         self.state
-            .retry(|| self.rename_once(who, from, to, &moved, replaced.as_ref(), above))
+            .retry(|| self.rename_once(caller, from, to, &moved, replaced.as_ref(), above))
             .await
     }
 
@@ -139,7 +140,7 @@ impl Files {
 
     fn rename_once(
         &self,
-        who: &Credentials,
+        caller: &Credentials,
         from: &RenameEnd<'_>,
         to: &RenameEnd<'_>,
         moved: &Named,
@@ -153,7 +154,7 @@ impl Files {
         let across = from.directory.inode != to.directory.inode;
         let kind = moved.entry.kind;
 
-        check_rights(who, from, to, moved, replaced, &mut locked)?;
+        check_rights(caller, from, to, moved, replaced, &mut locked)?;
         // Held until the move is made: no other one comes between.
         let mut moves = (across && kind == Kind::Directory).then(|| self.state.moves.lock());
         if let Some(moves) = &moves {
@@ -269,25 +270,25 @@ async fn lock_names<'a>(
     (first_names, Some(second.names.lock().await))
 }
 
-/// Whether `who` may remove the old name and make the new one, in place of the object that has it.
+/// Whether `caller` may remove the old name and make the new one, in place of the object that has it.
 fn check_rights(
-    who: &Credentials,
+    caller: &Credentials,
     from: &RenameEnd<'_>,
     to: &RenameEnd<'_>,
     moved: &Named,
     replaced: Option<&Named>,
     locked: &mut Locked<'_>,
 ) -> std::result::Result<(), Refusal> {
-    let source = owned(&changeable(locked.of(&from.directory), who)?.record);
-    let target = owned(&changeable(locked.of(&to.directory), who)?.record);
+    let source = owned(&changeable(locked.of(&from.directory), caller)?.record);
+    let target = owned(&changeable(locked.of(&to.directory), caller)?.record);
     let object = owned(&locked.of(&moved.node).record);
-    permission::may_unlink(source, object, who)?;
+    permission::may_unlink(source, object, caller)?;
     if let Some(replaced) = replaced {
-        permission::may_unlink(target, owned(&locked.of(&replaced.node).record), who)?;
+        permission::may_unlink(target, owned(&locked.of(&replaced.node).record), caller)?;
     }
     if moved.entry.kind == Kind::Directory && from.directory.inode != to.directory.inode {
         // Its `..` is rewritten.
-        permission::may_rewrite_parent(object, who)?;
+        permission::may_rewrite_parent(object, caller)?;
     }
     Ok(())
 }

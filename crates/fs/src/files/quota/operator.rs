@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_meta::record::{QuotaRecord, Spread};
+use forebay_meta::record::{QuotaRecord, Recount};
 use forebay_meta::{Key, KeyRange};
 use forebay_quota::{Amount, LEAVING, UNLIMITED};
 use forebay_types::{Inode, Lsn};
@@ -99,11 +99,11 @@ impl Files {
             return Err(QuotaError::Root);
         }
         let old = self.quota_of(node.inode).await?;
-        let old = old.filter(|quota| quota.spread != Spread::Leaving);
+        let old = old.filter(|quota| quota.recount != Recount::Leaving);
         let before = old.unwrap_or(QuotaRecord {
             limit_bytes: UNLIMITED,
             limit_files: UNLIMITED,
-            spread: Spread::Joining,
+            recount: Recount::Joining,
         });
         let limits = QuotaRecord {
             limit_bytes: bytes.applied_to(before.limit_bytes),
@@ -125,7 +125,7 @@ impl Files {
                 // Objects that are made from now on count at once, and there are no others.
                 let is_empty = state.record.directory().is_some_and(|own| own.entries == 0);
                 if is_empty {
-                    quota.spread = Spread::Done;
+                    quota.recount = Recount::Done;
                 }
                 let mut record = state.record.clone();
                 record.tree = Some(node.inode);
@@ -215,7 +215,7 @@ impl Files {
             limit_files: limit(record.limit_files),
             used_bytes: bytes,
             used_files: files,
-            counting: record.spread != Spread::Done,
+            counting: record.recount != Recount::Done,
         }))
     }
 

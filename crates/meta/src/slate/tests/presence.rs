@@ -5,7 +5,7 @@ use object_store::{ObjectStoreExt, PutPayload};
 use super::*;
 
 /// Time after which a test that waits for an event fails.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Names of the tables in the bucket.
 async fn tables_of(bucket: &TestBucket) -> Vec<String> {
@@ -92,7 +92,7 @@ async fn tables_that_were_merged_away_are_not_missed() {
     let first = tables_of(&bucket).await;
     assert_eq!(first.len(), 1);
     // Until the table was merged and deleted; by then others were too.
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let mut n = 1;
     while tables_of(&bucket).await.contains(&first[0]) {
         assert!(Instant::now() < end, "nothing was deleted");
@@ -125,7 +125,7 @@ async fn a_merge_that_misses_a_table_ends_is_named_and_goes_on_when_it_is_back()
     assert_eq!(oldest.len(), 1);
     let taken = vec![take(&bucket, &oldest[0]).await];
     store.commit(&numbered(99)).await.unwrap();
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !is_gone(&store.prove().await, &taken) {
         assert!(Instant::now() < end, "the merge has not met it");
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -149,7 +149,7 @@ async fn a_merge_that_misses_a_table_ends_is_named_and_goes_on_when_it_is_back()
 
     put_back(&bucket, taken).await;
     store.prove().await.unwrap();
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while store.commit(&numbered(100 + commits)).await.is_err() {
         assert!(Instant::now() < end, "it does not recover");
     }

@@ -108,7 +108,7 @@ async fn the_secret_of_a_volume_stays_when_everything_else_of_the_ring_changes()
 }
 
 #[tokio::test]
-async fn of_many_who_add_a_slot_at_once_none_is_lost() {
+async fn of_many_slots_added_at_once_none_is_lost() {
     let mut bucket = Bucket::with(1).await;
     // Each task has read the ring before the first one replaces it.
     let slow = ThrottleConfig {
@@ -162,7 +162,7 @@ async fn neither_the_last_slot_nor_the_own_one_can_be_removed() {
 }
 
 #[tokio::test]
-async fn a_ring_that_was_put_back_is_refused_by_who_has_seen_a_newer_one() {
+async fn a_ring_that_was_put_back_is_refused_where_a_newer_one_was_seen() {
     let bucket = Bucket::with(1).await;
     let at = location(&bucket.root);
     let old = bucket.store.get(&at).await.unwrap().bytes().await.unwrap();

@@ -109,7 +109,7 @@ async fn without_a_note_there_is_no_lock() {
 }
 
 #[tokio::test]
-async fn who_holds_nothing_goes_when_the_list_is_written_but_not_while_it_is_about_to() {
+async fn a_peer_without_locks_goes_when_the_list_is_written_but_not_before_a_lock() {
     let page = Arc::new(Page::default());
     let peers = open(&page).await.peers;
     let busy = peers.note(&peer(1, "busy"), |_| true).await.unwrap();
@@ -140,7 +140,7 @@ async fn one_address_cannot_fill_the_list_with_names() {
 }
 
 #[tokio::test]
-async fn a_reboot_is_of_who_goes_by_its_name() {
+async fn a_reboot_is_that_of_the_peer_with_its_name() {
     let page = Arc::new(Page::default());
     let peers = open(&page).await.peers;
     let of = |client: u8, name: &str| {

@@ -53,13 +53,13 @@ where
             let (lane, expected) = demand(record.bytes());
             let demand = Demand { lane, expected };
             if let Some(charge) = self.admit(&record, demand) {
-                self.patience.passed();
+                self.blocking.passed();
                 self.begin(record, charge, demand, now, context)?;
                 continue;
             }
             let looked = self.look(&record, demand, now);
             if looked == Looked::Answered {
-                self.patience.passed();
+                self.blocking.passed();
                 continue;
             }
             let unlooked = looked == Looked::NoRoom;
@@ -76,7 +76,7 @@ where
                     return Ok(true);
                 }
             }
-            self.patience.passed();
+            self.blocking.passed();
         }
     }
 
@@ -209,19 +209,19 @@ where
 
     /// Whether a blocking call has waited long enough, and may be put off.
     fn is_overdue(&mut self, record: &Record, now: Instant, context: &mut Context<'_>) -> bool {
-        may_be_put_off(record.bytes()) && self.is_patience_over(now, context)
+        may_be_put_off(record.bytes()) && self.has_blocked_long_enough(now, context)
     }
 
     /// Whether the blocking call has waited long enough. A client that does not take its replies gets no
     /// further ones.
-    fn is_patience_over(&mut self, now: Instant, context: &mut Context<'_>) -> bool {
-        let patience = self.shared.limits.patience;
-        self.replies.unsent_bytes() < OWN_BYTES && self.patience.is_over(now, patience, context)
+    fn has_blocked_long_enough(&mut self, now: Instant, context: &mut Context<'_>) -> bool {
+        let limit = self.shared.limits.max_blocking;
+        self.replies.unsent_bytes() < OWN_BYTES && self.blocking.is_over(now, limit, context)
     }
 
     /// Asks the client to retry a call later; `head` is the beginning of the call.
     fn put_off(&mut self, head: &[u8], now: Instant) -> Result<(), End> {
-        self.patience.put_off(now);
+        self.blocking.put_off(now);
         let buffer = self.replies.buffer();
         let outcome = put_off(&self.session, head, buffer);
         let charge = self.replies.allowance.force(0);
@@ -273,11 +273,11 @@ where
         let bytes = self.shared.limits.record_bytes;
         let permit = self.obtain(Part::Call(Lane::Changing), bytes, &mut waiting, context);
         if let Some(permit) = permit {
-            self.patience.passed();
+            self.blocking.passed();
             self.incoming.grant(permit);
-        } else if self.is_patience_over(now, context) {
+        } else if self.has_blocked_long_enough(now, context) {
             // The next one must not be waited for either.
-            self.patience.put_off(now);
+            self.blocking.put_off(now);
             self.incoming.discard();
         } else {
             self.waiting = waiting;

@@ -1,4 +1,4 @@
-//! Bodies that ask for turns, on a clock that tests drive.
+//! Bodies that ask for permits, on a clock that tests drive.
 
 use super::*;
 use crate::link::Hours;
@@ -47,15 +47,15 @@ impl Scene {
         self
     }
 
-    fn ask(&mut self, body: usize) -> Turn {
+    fn ask(&mut self, body: usize) -> Permit {
         let body = &mut self.bodies[body];
-        let turn = self
+        let permit = self
             .queue
             .ask(&mut body.place, body.class, PIECE, self.now, self.minute);
-        if turn == Turn::Go {
+        if permit == Permit::Go {
             body.moved += PIECE as u64;
         }
-        turn
+        permit
     }
 
     fn run(&mut self, time: Duration) {
@@ -65,8 +65,8 @@ impl Scene {
             let mut went = false;
             for body in 0..self.bodies.len() {
                 match self.ask(body) {
-                    Turn::Go => went = true,
-                    Turn::Wait(until) => wake = wake.min(until),
+                    Permit::Go => went = true,
+                    Permit::Wait(until) => wake = wake.min(until),
                 }
             }
             if !went {
@@ -100,7 +100,7 @@ fn a_pause_earns_no_more_than_a_tenth_of_a_second() {
     let before = scene.bodies[0].moved;
     scene.now += 3600 * SECOND;
     let mut at_once = 0;
-    while scene.ask(0) == Turn::Go {
+    while scene.ask(0) == Permit::Go {
         at_once += 1;
     }
     assert_eq!(at_once, MIB / PIECE as u64);
@@ -125,18 +125,18 @@ fn a_small_body_goes_before_large_ones_that_wait() {
         .with(Class::Large)
         .with(Class::Large)
         .with(Class::Small);
-    assert_eq!(scene.ask(0), Turn::Go);
+    assert_eq!(scene.ask(0), Permit::Go);
     for body in [0, 1, 2] {
-        assert!(matches!(scene.ask(body), Turn::Wait(_)));
+        assert!(matches!(scene.ask(body), Permit::Wait(_)));
     }
     scene.now += SECOND;
     for body in [0, 1] {
         assert!(
-            matches!(scene.ask(body), Turn::Wait(_)),
-            "it is not its turn"
+            matches!(scene.ask(body), Permit::Wait(_)),
+            "it is not its permit"
         );
     }
-    assert_eq!(scene.ask(2), Turn::Go);
+    assert_eq!(scene.ask(2), Permit::Go);
 }
 
 #[test]
@@ -177,19 +177,19 @@ fn the_rate_of_the_hour_holds_and_none_lets_everybody_go() {
     assert!(slow.abs_diff(10 * MIB) <= 2 * MIB, "{slow}");
     scene.minute = 120;
     for _ in 0..1000 {
-        assert_eq!(scene.ask(0), Turn::Go);
+        assert_eq!(scene.ask(0), Permit::Go);
     }
 }
 
 #[test]
-fn who_asks_no_more_holds_nobody_up() {
+fn a_body_that_asks_no_more_delays_no_other() {
     let mut scene = Scene::new(at_rate(MIB))
         .with(Class::Small)
         .with(Class::Small)
         .with(Class::Large);
-    while scene.ask(0) == Turn::Go {}
+    while scene.ask(0) == Permit::Go {}
     for body in [1, 2] {
-        assert!(matches!(scene.ask(body), Turn::Wait(_)));
+        assert!(matches!(scene.ask(body), Permit::Wait(_)));
     }
     // The first body has stopped without notice; the others ask every second.
     for _ in 0..10 {
@@ -201,17 +201,17 @@ fn who_asks_no_more_holds_nobody_up() {
     assert!(scene.bodies[1].moved > 0 && scene.bodies[2].moved > 0);
     // It may come back.
     scene.now += SECOND;
-    assert_eq!(scene.ask(0), Turn::Go);
+    assert_eq!(scene.ask(0), Permit::Go);
 }
 
 #[test]
 fn time_is_held_while_somebody_waits() {
     let mut scene = Scene::new(at_rate(64 << 10)).with(Class::Large);
-    assert_eq!(scene.ask(0), Turn::Go);
+    assert_eq!(scene.ask(0), Permit::Go);
     scene.now += SECOND;
     assert_eq!(scene.queue.held(scene.now), Duration::ZERO);
-    assert_eq!(scene.ask(0), Turn::Go);
-    assert!(matches!(scene.ask(0), Turn::Wait(_)));
+    assert_eq!(scene.ask(0), Permit::Go);
+    assert!(matches!(scene.ask(0), Permit::Wait(_)));
     scene.now += SECOND / 2;
     assert_eq!(scene.queue.held(scene.now), SECOND / 2);
     let mut place = scene.bodies[0].place;
@@ -229,14 +229,17 @@ fn as_many_bodies_begin_as_can_have_a_piece_every_few_seconds() {
             scene.queue.begin(&mut places[body], class, scene.now, 0)
         };
         let begun: Vec<_> = (0..10)
-            .filter(|body| begin(&mut scene, *body) == Turn::Go)
+            .filter(|body| begin(&mut scene, *body) == Permit::Go)
             .collect();
         assert_eq!(begun, (0..most).collect::<Vec<_>>());
         scene.queue.end(class);
         let later = begin(&mut scene, most + 1);
-        assert!(matches!(later, Turn::Wait(_)), "another one was before it");
-        assert_eq!(begin(&mut scene, most), Turn::Go);
-        assert!(matches!(begin(&mut scene, most + 1), Turn::Wait(_)));
+        assert!(
+            matches!(later, Permit::Wait(_)),
+            "another one was before it"
+        );
+        assert_eq!(begin(&mut scene, most), Permit::Go);
+        assert!(matches!(begin(&mut scene, most + 1), Permit::Wait(_)));
         assert!(scene.queue.held_since.is_some());
     }
 }

@@ -19,8 +19,9 @@ fn owned_by(fs: &MemoryFileSystem, name: &str, (uid, gid): (u32, u32), bits: u32
 fn the_owner_reads_and_writes_whatever_the_mode_says_and_others_by_it() {
     let fs = MemoryFileSystem::new();
     let file = owned_by(&fs, "file", (5, 50), 0o040);
-    let read = |who: &Credentials| now(fs.read(who, file, 0, 1)).map(drop);
-    let write = |who: &Credentials| now(fs.write(who, file, 0, b"", Stability::Unstable)).map(drop);
+    let read = |caller: &Credentials| now(fs.read(caller, file, 0, 1)).map(drop);
+    let write =
+        |caller: &Credentials| now(fs.write(caller, file, 0, b"", Stability::Unstable)).map(drop);
     assert_eq!((read(&user(5, 1)), write(&user(5, 1))), (Ok(()), Ok(())));
     assert_eq!(
         (read(&user(6, 50)), write(&user(6, 50))),
@@ -48,7 +49,8 @@ fn the_owner_reads_and_writes_whatever_the_mode_says_and_others_by_it() {
 fn access_tells_the_rights_of_each_class() {
     let fs = MemoryFileSystem::new();
     let file = owned_by(&fs, "file", (5, 50), 0o654);
-    let rights = |who: &Credentials, inode| now(fs.access(who, inode, Access(0x3f))).unwrap().0;
+    let rights =
+        |caller: &Credentials, inode| now(fs.access(caller, inode, Access(0x3f))).unwrap().0;
     fs.set(Inode::ROOT, mode(0o755));
     let (read, write) = (Access::READ.0, Access::MODIFY.0 | Access::EXTEND.0);
     assert_eq!(rights(&user(5, 1), file), Access(read | write));
@@ -71,24 +73,27 @@ fn access_tells_the_rights_of_each_class() {
 }
 
 #[test]
-fn names_are_for_those_who_may_write_the_directory() {
+fn names_change_only_with_write_permission_on_the_directory() {
     let fs = MemoryFileSystem::new();
-    let who = user(5, 50);
+    let caller = user(5, 50);
     let create = CreateMode::Guarded(SetAttributes::default());
     fs.set(Inode::ROOT, mode(0o755));
     assert_eq!(
-        now(fs.create(&who, Inode::ROOT, b"x", &create)),
+        now(fs.create(&caller, Inode::ROOT, b"x", &create)),
         Err(Error::Access)
     );
     fs.set(Inode::ROOT, mode(0o777));
-    let made = now(fs.create(&who, Inode::ROOT, b"x", &create))
+    let made = now(fs.create(&caller, Inode::ROOT, b"x", &create))
         .unwrap()
         .attributes;
     assert_eq!((made.uid, made.gid, made.mode), (5, 50, 0o644));
     fs.set(Inode::ROOT, mode(0o700));
-    assert_eq!(now(fs.lookup(&who, Inode::ROOT, b"x")), Err(Error::Access));
     assert_eq!(
-        now(fs.readdir(&who, Inode::ROOT, 0, 1, false)),
+        now(fs.lookup(&caller, Inode::ROOT, b"x")),
+        Err(Error::Access)
+    );
+    assert_eq!(
+        now(fs.readdir(&caller, Inode::ROOT, 0, 1, false)),
         Err(Error::Access)
     );
 }
@@ -99,7 +104,7 @@ fn in_a_sticky_directory_names_belong_to_their_owners() {
     fs.set(Inode::ROOT, mode(0o1777));
     owned_by(&fs, "file", (5, 50), 0o644);
     let (owner, other) = (user(5, 50), user(6, 50));
-    let away = |who| now(fs.rename(who, (Inode::ROOT, b"file"), (Inode::ROOT, b"moved")));
+    let away = |caller| now(fs.rename(caller, (Inode::ROOT, b"file"), (Inode::ROOT, b"moved")));
     assert_eq!(
         now(fs.remove(&other, Inode::ROOT, b"file")),
         Err(Error::NotOwner)
@@ -113,7 +118,7 @@ fn in_a_sticky_directory_names_belong_to_their_owners() {
 fn owners_change_modes_and_groups_of_their_own_and_root_all() {
     let fs = MemoryFileSystem::new();
     let file = owned_by(&fs, "file", (5, 50), 0o644);
-    let set = |who: &Credentials, set| now(fs.setattr(who, file, &set, None)).map(drop);
+    let set = |caller: &Credentials, set| now(fs.setattr(caller, file, &set, None)).map(drop);
     let owner = Credentials {
         uid: 5,
         gid: 50,
@@ -163,9 +168,9 @@ fn new_names_in_a_set_group_id_directory_take_its_group() {
     let directory = now(fs.make(&ROOT, Inode::ROOT, b"d", NewNode::Directory, &set)).unwrap();
     let directory = directory.attributes.inode;
     fs.set(directory, mode(0o2777));
-    let who = user(5, 50);
+    let caller = user(5, 50);
     let set = SetAttributes::default();
-    let below = now(fs.make(&who, directory, b"d", NewNode::Directory, &set))
+    let below = now(fs.make(&caller, directory, b"d", NewNode::Directory, &set))
         .unwrap()
         .attributes;
     assert_eq!((below.gid, below.mode), (77, 0o2755));
@@ -173,7 +178,7 @@ fn new_names_in_a_set_group_id_directory_take_its_group() {
         gid: Some(1),
         ..set
     };
-    let refused = now(fs.make(&who, directory, b"e", NewNode::Fifo, &foreign));
+    let refused = now(fs.make(&caller, directory, b"e", NewNode::Fifo, &foreign));
     assert_eq!(refused.map(drop), Err(Error::NotOwner));
 }
 
@@ -211,7 +216,7 @@ fn times_are_set_by_owners_and_now_by_writers() {
         atime: SetTime::Now,
         ..SetAttributes::default()
     };
-    let set = |who: &Credentials, set| now(fs.setattr(who, file, &set, None)).map(drop);
+    let set = |caller: &Credentials, set| now(fs.setattr(caller, file, &set, None)).map(drop);
     assert_eq!(set(&user(6, 60), to), Err(Error::NotOwner));
     assert_eq!(set(&user(5, 50), to), Ok(()));
     assert_eq!(fs.attributes(file).mtime, moment);

@@ -11,15 +11,15 @@
 //! ```
 //!
 //! * A body is sent in [pieces](Pieces), slices of the one buffer. The connection asks for the next one when it has
-//!   room, so if the socket does not move, no piece is requested, and the upload is given up [`PATIENCE`] after the
+//!   room, so if the socket does not move, no piece is requested, and the upload is given up [`STALL_LIMIT`] after the
 //!   last one.
 //! * From the last piece on, or from the start if there is no body, the server has the same time for its answer. The
 //!   end of the body is then still in the buffers of the connection and of the socket, where its progress is invisible,
 //!   so it gets the time that the slowest uplink needs for it.
 //!
-//! The total time of an upload does not matter here; [`crate::pace`] has a limit for that.
+//! The total time of an upload does not matter here; [`crate::retry`] has a limit for that.
 //!
-//! If the [link](crate::link) has limits, each piece waits for its turn before it is sent, and so does each piece of
+//! If the [link](crate::link) has limits, each piece waits for its permit before it is sent, and so does each piece of
 //! the body of an [answer](Arriving). During that wait the connection is not at fault, and the time does not run.
 //!
 //! A request that is given up is dropped, and its connection with it: whether the server carried it out is unknown.
@@ -43,12 +43,12 @@ use aws_smithy_types::body::SdkBody;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
-use crate::link::{Link, Turns, Way};
+use crate::link::{Direction, Link, Permits};
 use arriving::Arriving;
 use pieces::Pieces;
 
 /// Time for a body to make progress, and then for the first byte of an answer.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const STALL_LIMIT: Duration = Duration::from_secs(20);
 /// The slowest accepted uplink.
 const MIN_UPLOAD_BYTES_PER_S: u64 = 64 << 10;
 /// Length of the end of a body that gets extra time. At 68 KiB/s, 1.3 MiB were in buffers after the last piece: up to
@@ -74,7 +74,7 @@ struct Upload {
     sent: u64,
     /// Whether it has taken all bytes.
     is_whole: bool,
-    /// Whether it asks for more, which waits for its turn on the link.
+    /// Whether it asks for more, which waits for its permit on the link.
     is_held: bool,
     /// Time when it last took some; at first, when the request was made.
     last: Instant,
@@ -103,23 +103,23 @@ impl Upload {
     }
 
     /// The time at which the request is given up if nothing moves until then.
-    fn deadline(&self, patience: Duration, now: Instant) -> Instant {
+    fn deadline(&self, stall_limit: Duration, now: Instant) -> Instant {
         let since = if self.is_held { now } else { self.last };
-        since + self.limit(patience)
+        since + self.limit(stall_limit)
     }
 
     /// Time after the last progress at which the request is given up. Never shorter than it was before.
-    fn limit(&self, patience: Duration) -> Duration {
+    fn limit(&self, stall_limit: Duration) -> Duration {
         if self.is_whole {
             let unseen = self.sent.min(UNSEEN);
-            patience + Duration::from_secs(unseen / MIN_UPLOAD_BYTES_PER_S)
+            stall_limit + Duration::from_secs(unseen / MIN_UPLOAD_BYTES_PER_S)
         } else {
-            patience
+            stall_limit
         }
     }
 
-    fn given_up(&self, patience: Duration) -> GivenUp {
-        let limit = self.limit(patience);
+    fn given_up(&self, stall_limit: Duration) -> GivenUp {
+        let limit = self.limit(stall_limit);
         if self.is_whole {
             GivenUp::Unanswered { limit }
         } else {
@@ -131,28 +131,28 @@ impl Upload {
 
 /// An HTTP client that gives up requests of `inner` that make no progress.
 #[derive(Debug)]
-pub(super) struct PatientClient {
+pub(super) struct StallGuard {
     inner: SharedHttpClient,
-    patience: Duration,
+    stall_limit: Duration,
     link: Option<Arc<Link>>,
 }
 
-impl PatientClient {
+impl StallGuard {
     /// `link` decides when bodies may move on, if they have a limit.
     pub(super) fn new(
         inner: SharedHttpClient,
-        patience: Duration,
+        stall_limit: Duration,
         link: Option<Arc<Link>>,
-    ) -> PatientClient {
-        PatientClient {
+    ) -> StallGuard {
+        StallGuard {
             inner,
-            patience,
+            stall_limit,
             link,
         }
     }
 }
 
-impl HttpClient for PatientClient {
+impl HttpClient for StallGuard {
     fn http_connector(
         &self,
         settings: &HttpConnectorSettings,
@@ -160,7 +160,7 @@ impl HttpClient for PatientClient {
     ) -> SharedHttpConnector {
         SharedHttpConnector::new(PatientConnector {
             inner: self.inner.http_connector(settings, components),
-            patience: self.patience,
+            stall_limit: self.stall_limit,
             link: self.link.clone(),
         })
     }
@@ -189,22 +189,22 @@ impl HttpClient for PatientClient {
 #[derive(Clone, Debug)]
 struct PatientConnector {
     inner: SharedHttpConnector,
-    patience: Duration,
+    stall_limit: Duration,
     link: Option<Arc<Link>>,
 }
 
 impl PatientConnector {
-    /// The turns of a body, if its direction has a limit.
-    fn turns(&self, way: Way, len: Option<u64>) -> Option<Turns> {
-        Turns::new(self.link.as_ref()?, way, len)
+    /// The permits of a body, if its direction has a limit.
+    fn permits(&self, direction: Direction, len: Option<u64>) -> Option<Permits> {
+        Permits::new(self.link.as_ref()?, direction, len)
     }
 
     /// The answer, with a body that arrives as fast as the link allows.
     fn arriving(&self, mut answer: HttpResponse) -> HttpResponse {
         let len = answer.body().content_length();
-        if let Some(turns) = self.turns(Way::Down, len) {
+        if let Some(permits) = self.permits(Direction::Down, len) {
             let body = std::mem::replace(answer.body_mut(), SdkBody::taken());
-            let arriving = Arriving::new(body, turns, self.patience);
+            let arriving = Arriving::new(body, permits, self.stall_limit);
             *answer.body_mut() = SdkBody::from_body_1_x(arriving);
         }
         answer
@@ -219,20 +219,20 @@ impl HttpConnector for PatientConnector {
         let upload = Arc::new(Mutex::new(Upload::new(is_empty, Instant::now())));
         if !is_empty {
             let body = std::mem::replace(request.body_mut(), SdkBody::taken());
-            let turns = self.turns(Way::Up, len);
-            let pieces = Pieces::new(body, Arc::clone(&upload), turns);
+            let permits = self.permits(Direction::Up, len);
+            let pieces = Pieces::new(body, Arc::clone(&upload), permits);
             *request.body_mut() = SdkBody::from_body_1_x(pieces);
         }
         let mut answer = self.inner.call(request);
         let connector = self.clone();
-        let patience = self.patience;
+        let stall_limit = self.stall_limit;
         HttpConnectorFuture::new(async move {
             loop {
                 let deadline = {
                     let (upload, now) = (upload.lock(), Instant::now());
-                    let deadline = upload.deadline(patience, now);
+                    let deadline = upload.deadline(stall_limit, now);
                     if deadline <= now {
-                        return Err(ConnectorError::timeout(upload.given_up(patience).into()));
+                        return Err(ConnectorError::timeout(upload.given_up(stall_limit).into()));
                     }
                     deadline
                 };

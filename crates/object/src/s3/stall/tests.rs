@@ -38,12 +38,12 @@ struct Server {
 }
 
 impl Server {
-    async fn start(patience: Duration, unsigned_payload: bool) -> Server {
-        Server::start_limited(patience, unsigned_payload, None).await
+    async fn start(stall_limit: Duration, unsigned_payload: bool) -> Server {
+        Server::start_limited(stall_limit, unsigned_payload, None).await
     }
 
     async fn start_limited(
-        patience: Duration,
+        stall_limit: Duration,
         unsigned_payload: bool,
         link: Option<Arc<Link>>,
     ) -> Server {
@@ -62,7 +62,7 @@ impl Server {
             unsigned_payload,
             ..StoreOptions::default()
         };
-        let store = S3Store::connect_with("bucket", &options, patience, link).await;
+        let store = S3Store::connect_with("bucket", &options, stall_limit, link).await;
         let store = store.unwrap();
         Server { listener, store }
     }
@@ -238,7 +238,7 @@ async fn pieces_are_sent_under_the_headers_of_a_whole_body() {
         ),
         (true, "UNSIGNED-PAYLOAD"),
     ] {
-        let server = Server::start(PATIENCE, unsigned).await;
+        let server = Server::start(STALL_LIMIT, unsigned).await;
         let put = server.put(300_000);
         let mut connection = server.accept().await;
         let (request, headers) = connection.head().await;
@@ -268,21 +268,24 @@ async fn pieces_are_sent_under_the_headers_of_a_whole_body() {
 fn limits_run_from_the_last_progress() {
     let begun = Instant::now();
     let mut upload = Upload::new(false, begun);
-    assert_eq!(upload.limit(PATIENCE), PATIENCE);
-    let later = begun + 10 * PATIENCE;
+    assert_eq!(upload.limit(STALL_LIMIT), STALL_LIMIT);
+    let later = begun + 10 * STALL_LIMIT;
     upload.took(4 << 20, false, later);
-    assert_eq!((upload.last, upload.limit(PATIENCE)), (later, PATIENCE));
+    assert_eq!(
+        (upload.last, upload.limit(STALL_LIMIT)),
+        (later, STALL_LIMIT)
+    );
     upload.took(4 << 20, true, later);
     // The bytes in buffers, at 64 KiB/s.
     let rest = Duration::from_secs(16);
-    assert_eq!(upload.limit(PATIENCE), PATIENCE + rest);
+    assert_eq!(upload.limit(STALL_LIMIT), STALL_LIMIT + rest);
 
     let mut small = Upload::new(false, begun);
     small.took(640 << 10, true, begun);
     let rest = Duration::from_secs(10);
-    assert_eq!(small.limit(PATIENCE), PATIENCE + rest);
+    assert_eq!(small.limit(STALL_LIMIT), STALL_LIMIT + rest);
     let empty = Upload::new(true, begun);
-    assert_eq!(empty.limit(PATIENCE), PATIENCE);
+    assert_eq!(empty.limit(STALL_LIMIT), STALL_LIMIT);
 }
 
 #[test]

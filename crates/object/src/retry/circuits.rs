@@ -1,7 +1,7 @@
 //! A circuit breaker for reads and one for changes.
 //!
 //! A full server refuses every PUT and serves every GET; one with a read-only disk does the same, and a bucket policy
-//! can. So failures of one kind of requests do not predict those of the other kind, and each has a [`Pace`] of its own:
+//! can. So failures of one kind of requests do not predict those of the other kind, and each has a [`Circuit`] of its own:
 //! its failures in a row, its probes, its budget of repeats, and its pause when the server asks to slow down.
 //!
 //! A server that does not answer at all is unreachable for both. While both circuits have found that, a probe of either
@@ -10,7 +10,7 @@
 
 use tokio::time::Instant;
 
-use super::policy::{Outcome, Pace, PaceSettings, Ticket};
+use super::policy::{Circuit, Outcome, RetrySettings, Ticket};
 
 /// The effect of a request on the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,15 +24,15 @@ pub(crate) enum Kind {
 /// The state of both circuits.
 #[derive(Debug)]
 pub(super) struct Circuits {
-    reads: Pace,
-    changes: Pace,
+    reads: Circuit,
+    changes: Circuit,
 }
 
 impl Circuits {
-    pub(super) fn new(settings: &PaceSettings) -> Circuits {
+    pub(super) fn new(settings: &RetrySettings) -> Circuits {
         Circuits {
-            reads: Pace::new(settings.clone()),
-            changes: Pace::new(PaceSettings {
+            reads: Circuit::new(settings.clone()),
+            changes: Circuit::new(RetrySettings {
                 // Different pauses at the same time.
                 seed: settings.seed.map(|seed| seed ^ 1),
                 ..settings.clone()
@@ -40,7 +40,7 @@ impl Circuits {
         }
     }
 
-    pub(super) fn of(&mut self, kind: Kind) -> &mut Pace {
+    pub(super) fn of(&mut self, kind: Kind) -> &mut Circuit {
         match kind {
             Kind::Read => &mut self.reads,
             Kind::Change => &mut self.changes,
@@ -48,13 +48,13 @@ impl Circuits {
     }
 
     /// The circuit of reads.
-    pub(super) fn reads(&self) -> &Pace {
+    pub(super) fn reads(&self) -> &Circuit {
         &self.reads
     }
 
     /// Why one of the circuits sends no requests, and since when.
-    pub(super) fn away(&self) -> Option<(&str, Instant)> {
-        self.reads.away().or_else(|| self.changes.away())
+    pub(super) fn outage(&self) -> Option<(&str, Instant)> {
+        self.reads.outage().or_else(|| self.changes.outage())
     }
 
     pub(super) fn ended(&mut self, kind: Kind, ticket: Ticket, outcome: Outcome, now: Instant) {
@@ -90,9 +90,9 @@ mod tests {
 
     impl Scene {
         fn new() -> Scene {
-            let settings = PaceSettings {
+            let settings = RetrySettings {
                 seed: Some(7),
-                ..PaceSettings::default()
+                ..RetrySettings::default()
             };
             Scene {
                 circuits: Circuits::new(&settings),
@@ -145,7 +145,7 @@ mod tests {
                     assert!(scene.ask(other, WELL), "{failing:?} {how:?}");
                     scene.now += SECOND / 10;
                 }
-                assert!(scene.circuits.away().is_some());
+                assert!(scene.circuits.outage().is_some());
                 // Six until it counts as unreachable, and then a probe every 7 to 15 s, after a few that come sooner.
                 assert!((240..=530).contains(&failed), "{failed}");
             }
@@ -192,7 +192,7 @@ mod tests {
                 scene.now += SECOND / 100;
             }
             assert!(scene.ask(other, WELL));
-            assert!(scene.circuits.away().is_none());
+            assert!(scene.circuits.outage().is_none());
         }
     }
 

@@ -201,7 +201,7 @@ mod tests {
         let route = route(&named, false, |_| None).unwrap().unwrap();
         assert!(
             !route.direct.contains("127.0.0.0/8"),
-            "who names one means it"
+            "a proxy that is named is used"
         );
         assert!(route.direct.contains("169.254.0.0/16"));
         assert!(

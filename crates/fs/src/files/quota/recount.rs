@@ -13,7 +13,7 @@
 //!              all that is below it, and may be moved away.
 //! ```
 //!
-//! A file with a name outside may have lost the one inside by which a walk would find it (a stray). So if more than
+//! A file with a name outside may have lost the one inside by which a walk would find it (it is detached). So if more than
 //! the root is left in the account of a tree that is left, all objects of the volume are examined, once. The same is
 //! done when the root of a tree is removed, which is a directory without names, and something still counts in the
 //! tree.
@@ -24,7 +24,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_meta::record::{InodeRecord, Kind, QuotaRecord, Spread};
+use forebay_meta::record::{InodeRecord, Kind, QuotaRecord, Recount};
 use forebay_meta::{Key, KeyRange, Record};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{ClientId, Error, Result};
@@ -34,8 +34,8 @@ use crate::state::{Locked, NameChange, Node};
 
 /// How many objects a step looks at.
 const STEP: usize = 32;
-/// How many objects a step of the search for strays looks at: most of them are none.
-const STRAY_STEP: usize = 4096;
+/// How many objects a step of the search for detached objects looks at: most of them are none.
+const DETACHED_STEP: usize = 4096;
 /// Pause after a failed step, for example while the bucket does not answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -48,7 +48,7 @@ struct WalkedDirectory {
 /// The aim of a walk. If it changes, the walk begins again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Aim {
-    spread: Spread,
+    recount: Recount,
     /// The tree in which everything is to count.
     to: Option<Inode>,
 }
@@ -66,14 +66,14 @@ enum Step {
     /// There is more work.
     On,
     /// Nothing below the root counts in the tree any more, but its account is not empty.
-    Strays,
+    Detached,
     /// The whole tree counts where it should, or its quota was changed: look again.
     Over,
 }
 
 impl Files {
     /// Walks trees whose objects do not all count where they should. Never returns.
-    pub(crate) async fn spread_forever(self: Arc<Files>) {
+    pub(crate) async fn move_counts_forever(self: Arc<Files>) {
         loop {
             let wake = self.state.accounts.unsettled_changed();
             let next = self.state.accounts.next_unsettled();
@@ -84,14 +84,14 @@ impl Files {
             if self.state.signals.is_stopped().is_some() {
                 return std::future::pending().await;
             }
-            if let Err(error) = self.spread(root).await {
+            if let Err(error) = self.recount(root).await {
                 tracing::debug!("quota of inode {root}: {error}; trying again");
                 tokio::time::sleep(PAUSE).await;
             }
         }
     }
 
-    async fn spread(&self, root: Inode) -> Result<()> {
+    async fn recount(&self, root: Inode) -> Result<()> {
         let mut places = vec![WalkedDirectory {
             directory: root,
             cookie: 0,
@@ -100,12 +100,12 @@ impl Files {
         let mut has_looked = false;
         loop {
             match self
-                .spread_step(root, &mut aim, &mut places, has_looked)
+                .move_counts_step(root, &mut aim, &mut places, has_looked)
                 .await?
             {
                 Step::On => {}
-                Step::Strays => {
-                    self.find_strays(root, aim).await?;
+                Step::Detached => {
+                    self.find_detached(root, aim).await?;
                     has_looked = true;
                 }
                 Step::Over => return Ok(()),
@@ -113,10 +113,10 @@ impl Files {
         }
     }
 
-    /// Moves strays, objects that count in the tree although no name in it leads to them, out of every tree. Ends
+    /// Moves detached objects, which count in the tree although no name in it leads to them, out of every tree. Ends
     /// early if the walk has another aim by now.
-    async fn find_strays(&self, root: Inode, aim: Option<Aim>) -> Result<()> {
-        // Later objects are made in the root, and are no strays.
+    async fn find_detached(&self, root: Inode, aim: Option<Aim>) -> Result<()> {
+        // Later objects are made in the root, and are not detached.
         self.publisher.flush().await.map_err(|_| Error::Delay)?;
         let mut rest = KeyRange::inodes();
         loop {
@@ -129,14 +129,14 @@ impl Files {
             let found = self
                 .state
                 .catalog
-                .scan(&rest, STRAY_STEP)
+                .scan(&rest, DETACHED_STEP)
                 .await
                 .map_err(|error| self.state.store_failed(error))?;
             let Some((last, _)) = found.last() else {
                 return Ok(());
             };
             rest = rest.after(last);
-            let mut strays = Vec::new();
+            let mut detached = Vec::new();
             for (key, value) in found {
                 // The tasks that need a damaged record report it.
                 let record = InodeRecord::decode(&key, &value);
@@ -146,13 +146,13 @@ impl Files {
                 {
                     match self.state.node(inode).await {
                         // It may count elsewhere by now.
-                        Ok(node) if node.lock().record.tree == Some(root) => strays.push(node),
+                        Ok(node) if node.lock().record.tree == Some(root) => detached.push(node),
                         Ok(_) | Err(Error::Stale) => {}
                         Err(error) => return Err(error),
                     }
                 }
             }
-            for some in strays.chunks(STEP) {
+            for some in detached.chunks(STEP) {
                 // Nothing says where their names are: they may be outside the tree around this one.
                 self.count_in(some, None).await?;
             }
@@ -162,24 +162,24 @@ impl Files {
     /// The work on a tree; `None` if all of it counts where it should.
     async fn work_on(&self, root: Inode) -> Result<Option<Work>> {
         let quota = self.quota_of(root).await?;
-        let Some(quota) = quota.filter(|quota| quota.spread != Spread::Done) else {
+        let Some(quota) = quota.filter(|quota| quota.recount != Recount::Done) else {
             return Ok(None);
         };
         let top = match self.state.node(root).await {
             Err(Error::Stale) => None,
             node => Some(node?).filter(|node| !node.lock().removed),
         };
-        let (spread, to) = match (&top, quota.spread) {
-            (Some(top), Spread::Leaving) => (Spread::Leaving, self.tree_of_parent(top).await?),
-            (Some(_), spread) => (spread, Some(root)),
-            (None, _) => (Spread::Leaving, None),
+        let (recount, to) = match (&top, quota.recount) {
+            (Some(top), Recount::Leaving) => (Recount::Leaving, self.tree_of_parent(top).await?),
+            (Some(_), recount) => (recount, Some(root)),
+            (None, _) => (Recount::Leaving, None),
         };
-        let aim = Aim { spread, to };
+        let aim = Aim { recount, to };
         Ok(Some(Work { top, quota, aim }))
     }
 
-    /// Does one step. The quota does not change during it. `has_looked` says whether strays were looked for.
-    async fn spread_step(
+    /// Does one step. The quota does not change during it. `has_looked` says whether detached objects were looked for.
+    async fn move_counts_step(
         &self,
         root: Inode,
         aim: &mut Option<Aim>,
@@ -202,13 +202,13 @@ impl Files {
         }
         let Some(top) = top else {
             if !has_looked && self.state.accounts.tree(root).used().files > 0 {
-                return Ok(Step::Strays);
+                return Ok(Step::Detached);
             }
             // With the last of its objects, the published counts lose the tree and its quota.
             self.state.accounts.settled(root);
             return Ok(Step::Over);
         };
-        let (leaving, to) = (now.spread == Spread::Leaving, now.to);
+        let (leaving, to) = (now.recount == Recount::Leaving, now.to);
         let Some(place) = places.last_mut() else {
             return self.end_joining(&top, quota).await;
         };
@@ -256,7 +256,7 @@ impl Files {
             // Its names are still held: nothing was added since.
             if leaving && directory.inode == root {
                 if !has_looked && self.state.accounts.tree(root).used().files > 1 {
-                    return Ok(Step::Strays);
+                    return Ok(Step::Detached);
                 }
                 return self.end_leaving(&top, to).await;
             }
@@ -296,7 +296,7 @@ impl Files {
     /// Ends a walk of joining: the whole tree counts in it.
     async fn end_joining(&self, top: &Arc<Node>, quota: QuotaRecord) -> Result<Step> {
         let settled = QuotaRecord {
-            spread: Spread::Done,
+            recount: Recount::Done,
             ..quota
         };
         self.state

@@ -8,7 +8,7 @@ use super::committer::Committer;
 /// An engine whose changes of the metadata the publisher commits between two checkpoints, because nothing else may
 /// commit.
 #[async_trait]
-pub(crate) trait Turn: Send + Sync {
+pub(crate) trait BetweenCheckpoints: Send + Sync {
     fn has_work(&self) -> bool;
 
     /// Does one bounded step.

@@ -13,25 +13,29 @@ use tokio::time::Instant;
 use super::Upload;
 // Small enough that an uplink of 64 KiB/s takes one per second, large enough that splitting costs nothing compared with
 // sending; the connection gathers several for one system call.
-use crate::link::{PIECE, Turns};
+use crate::link::{PIECE, Permits};
 
 /// The bytes of `body` unchanged, at most [`PIECE`] of them at a time and without copies; notes when each piece was
-/// taken. If the link has a limit, each waits for its turn.
+/// taken. If the link has a limit, each waits for its permit.
 pub(super) struct Pieces {
     body: SdkBody,
     /// Bytes of `body` that were not taken yet.
     rest: Bytes,
     upload: Arc<Mutex<Upload>>,
-    turns: Option<Turns>,
+    permits: Option<Permits>,
 }
 
 impl Pieces {
-    pub(super) fn new(body: SdkBody, upload: Arc<Mutex<Upload>>, turns: Option<Turns>) -> Pieces {
+    pub(super) fn new(
+        body: SdkBody,
+        upload: Arc<Mutex<Upload>>,
+        permits: Option<Permits>,
+    ) -> Pieces {
         Pieces {
             body,
             rest: Bytes::new(),
             upload,
-            turns,
+            permits,
         }
     }
 
@@ -63,8 +67,8 @@ impl Body for Pieces {
             }
         }
         let len = self.rest.len().min(PIECE);
-        if let Some(turns) = &mut self.turns
-            && turns.poll(len, cx).is_pending()
+        if let Some(permits) = &mut self.permits
+            && permits.poll(len, cx).is_pending()
         {
             self.upload.lock().held();
             return Poll::Pending;

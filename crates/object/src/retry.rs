@@ -1,6 +1,6 @@
 //! The retry policy of all requests: when a failed request is repeated, and when none is sent at all.
 //!
-//! [`PacedStore`] stands between the program and any store, and every request of the volume goes through it: those for
+//! [`RetryingStore`] stands between the program and any store, and every request of the volume goes through it: those for
 //! packs as well as those of SlateDB. Its decisions are in [`policy`], which reads no clock and does no I/O.
 //!
 //! * **Reads do not wait for changes.** GET, HEAD and LIST have one circuit, PUT, DELETE and COPY another: each of them
@@ -35,8 +35,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub(crate) use circuits::Kind;
-pub use policy::PaceSettings;
-pub(crate) use store::PacedStore;
+pub use policy::RetrySettings;
+pub(crate) use store::RetryingStore;
 pub use store::UnansweredTry;
 
 use circuits::Circuits;
@@ -45,16 +45,16 @@ pub use words::Needs;
 use words::Words;
 
 use crate::chain::chain;
-use crate::error::{away, hung};
-use crate::link::{Link, UnderWay, Way, in_time};
+use crate::error::{hung, outage};
+use crate::link::{Direction, InTransit, Link, in_time};
 use crate::sort::Answer;
 use crate::{Fault, Refusal};
 
 /// The state that all requests to one store share: the policy, and the waiting requests.
 #[derive(Debug)]
-pub(crate) struct Pacer {
+pub(crate) struct RetryPolicy {
     circuits: Mutex<Circuits>,
-    settings: PaceSettings,
+    settings: RetrySettings,
     /// Notified when a request has ended: waiting requests check again.
     ended: Notify,
     /// Holds bodies back in transit; limits do not run meanwhile.
@@ -65,30 +65,30 @@ pub(crate) struct Pacer {
 /// How the store has answered lately. Clones report on the same store.
 #[derive(Clone, Debug)]
 pub struct Health {
-    pub(crate) pacer: Arc<Pacer>,
+    pub(crate) policy: Arc<RetryPolicy>,
 }
 
 impl Health {
     /// Time of the store's last answer to a read; `None` if there was none yet. A refusal is an answer.
     pub fn last_read(&self) -> Option<Instant> {
-        self.pacer.circuits.lock().reads().last_answer()
+        self.policy.circuits.lock().reads().last_answer()
     }
 
     /// The store's last refusal or failure, if it did not come before `since`.
     pub fn words_since(&self, since: Instant) -> Option<Refusal> {
-        self.pacer.words.since(since)
+        self.policy.words.since(since)
     }
 
     /// Bytes per second that may go to the store at this time of the day; `None` for no limit.
     pub fn upload_rate(&self) -> Option<u64> {
-        self.pacer.link.as_ref()?.rate(Way::Up)
+        self.policy.link.as_ref()?.rate(Direction::Up)
     }
 
     /// Why the store counts as unreachable, for reads or for changes, and for how long it has been so: such requests
     /// fail at once, except for occasional probes.
-    pub fn away(&self) -> Option<(String, Duration)> {
-        let circuits = self.pacer.circuits.lock();
-        let (why, since) = circuits.away()?;
+    pub fn outage(&self) -> Option<(String, Duration)> {
+        let circuits = self.policy.circuits.lock();
+        let (why, since) = circuits.outage()?;
         Some((why.to_owned(), since.elapsed()))
     }
 }
@@ -121,9 +121,9 @@ impl Body {
     }
 }
 
-impl Pacer {
-    pub(crate) fn new(settings: PaceSettings, link: Option<Arc<Link>>) -> Pacer {
-        Pacer {
+impl RetryPolicy {
+    pub(crate) fn new(settings: RetrySettings, link: Option<Arc<Link>>) -> RetryPolicy {
+        RetryPolicy {
             circuits: Mutex::new(Circuits::new(&settings)),
             settings,
             ended: Notify::new(),
@@ -231,9 +231,9 @@ impl Pacer {
     }
 
     /// Waits until a body that goes to the store may begin.
-    async fn begin(&self, body: Body) -> Option<UnderWay> {
+    async fn begin(&self, body: Body) -> Option<InTransit> {
         match body {
-            Body::Up(bytes) => Link::begin(self.link.as_ref(), Way::Up, bytes).await,
+            Body::Up(bytes) => Link::begin(self.link.as_ref(), Direction::Up, bytes).await,
             Body::Nothing | Body::Down(_) => None,
         }
     }
@@ -253,14 +253,14 @@ impl Pacer {
             match admission {
                 Admission::Go(ticket) => {
                     return Ok(Going {
-                        pacer: self,
+                        policy: self,
                         kind,
                         ticket: Some(ticket),
                     });
                 }
                 Admission::Wait => ended.await,
                 Admission::WaitUntil(until) => tokio::time::sleep_until(until).await,
-                Admission::Away { why } => return Err(away(why)),
+                Admission::Outage { why } => return Err(outage(why)),
             }
         }
     }
@@ -268,7 +268,7 @@ impl Pacer {
 
 /// A request in flight. Dropping it without an outcome means that its caller has given up.
 struct Going<'a> {
-    pacer: &'a Pacer,
+    policy: &'a RetryPolicy,
     kind: Kind,
     ticket: Option<Ticket>,
 }
@@ -280,11 +280,11 @@ impl Going<'_> {
 
     fn end(&mut self, outcome: Outcome) {
         if let Some(ticket) = self.ticket.take() {
-            self.pacer
+            self.policy
                 .circuits
                 .lock()
                 .ended(self.kind, ticket, outcome, Instant::now());
-            self.pacer.ended.notify_waiters();
+            self.policy.ended.notify_waiters();
         }
     }
 }

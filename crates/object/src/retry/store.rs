@@ -18,7 +18,7 @@ use object_store::{
     PutResult, Result, UploadPart,
 };
 
-use super::{Body, Kind, Pacer, Repeat};
+use super::{Body, Kind, Repeat, RetryPolicy};
 use crate::Fault;
 use crate::error::{empty, generic, short};
 
@@ -39,24 +39,24 @@ pub struct UnansweredTry;
 /// before they are returned. Conditional puts whose outcome is unknown are not repeated: the caller finds out whether
 /// they took effect.
 #[derive(Clone)]
-pub(crate) struct PacedStore {
+pub(crate) struct RetryingStore {
     inner: Arc<dyn ObjectStore>,
-    pacer: Arc<Pacer>,
+    policy: Arc<RetryPolicy>,
 }
 
-impl PacedStore {
-    pub(crate) fn new(inner: Arc<dyn ObjectStore>, pacer: Arc<Pacer>) -> PacedStore {
-        PacedStore { inner, pacer }
+impl RetryingStore {
+    pub(crate) fn new(inner: Arc<dyn ObjectStore>, policy: Arc<RetryPolicy>) -> RetryingStore {
+        RetryingStore { inner, policy }
     }
 
     fn stall_limit(&self) -> Duration {
-        self.pacer.limit(0)
+        self.policy.limit(0)
     }
 
     /// Deletes objects with one request. Returns one error for all of them unless every deletion is confirmed.
     async fn delete_all(&self, locations: Vec<Path>) -> Vec<Result<Path>> {
         let asked = self
-            .pacer
+            .policy
             .run(Kind::Change, Repeat::Freely, Body::Nothing, || async {
                 let named = stream::iter(locations.clone().into_iter().map(Ok)).boxed();
                 let mut answers: Vec<_> = self.inner.delete_stream(named).collect().await;
@@ -83,8 +83,8 @@ impl PacedStore {
                 let read = tokio::task::spawn_blocking(move || read(file, range.start, promised));
                 let read = read.map(|read| read.unwrap_or_else(|died| Err(died.into())));
                 // This read shows no progress until its end.
-                let limit = self.pacer.limit(promised);
-                self.pacer.in_time(limit, read.map_err(generic)).await?
+                let limit = self.policy.limit(promised);
+                self.policy.in_time(limit, read.map_err(generic)).await?
             }
             GetResultPayload::Stream(parts) => self.collect(parts, promised, limit).await?,
         };
@@ -105,10 +105,10 @@ impl PacedStore {
         promised: u64,
         limit: Duration,
     ) -> Result<Bytes> {
-        let first = self.pacer.in_time(limit, parts.try_next()).await?;
+        let first = self.policy.in_time(limit, parts.try_next()).await?;
         let mut first = first.unwrap_or_default();
         let mut whole = Vec::new();
-        while let Some(part) = self.pacer.in_time(limit, parts.try_next()).await? {
+        while let Some(part) = self.policy.in_time(limit, parts.try_next()).await? {
             if whole.is_empty() {
                 whole.reserve(expected(promised));
                 whole.extend_from_slice(&mem::take(&mut first));
@@ -126,25 +126,25 @@ impl PacedStore {
         list: impl Fn() -> BoxStream<'static, Result<ObjectMeta>> + 'a,
     ) -> Result<Vec<ObjectMeta>> {
         let listed = self
-            .pacer
+            .policy
             .run(Kind::Read, Repeat::Freely, Body::Nothing, || {
                 list().try_collect::<Vec<_>>()
             })
             .await;
-        listed.inspect_err(|error| self.pacer.words.note_read(error))
+        listed.inspect_err(|error| self.policy.words.note_read(error))
     }
 }
 
 /// Forwards a large body; an error if it stops moving, or ends elsewhere than it should.
-fn guarded(result: GetResult, pacer: Arc<Pacer>, limit: Duration) -> GetResult {
+fn guarded(result: GetResult, policy: Arc<RetryPolicy>, limit: Duration) -> GetResult {
     let (meta, range) = (result.meta.clone(), result.range.clone());
     let (attributes, extensions) = (result.attributes.clone(), result.extensions.clone());
     let location = meta.location.clone();
     let promised = range.end.saturating_sub(range.start);
     let body = stream::try_unfold((result.into_stream(), 0), move |(mut chunks, got)| {
-        let (location, pacer) = (location.clone(), Arc::clone(&pacer));
+        let (location, policy) = (location.clone(), Arc::clone(&policy));
         async move {
-            match pacer.in_time(limit, chunks.try_next()).await? {
+            match policy.in_time(limit, chunks.try_next()).await? {
                 Some(chunk) => {
                     let got = got + chunk.len() as u64;
                     Ok(Some((chunk, (chunks, got))))
@@ -176,20 +176,20 @@ fn expected(promised: u64) -> usize {
     promised.min(BUFFERED) as usize
 }
 
-impl fmt::Debug for PacedStore {
+impl fmt::Debug for RetryingStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl fmt::Display for PacedStore {
+impl fmt::Display for RetryingStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PacedStore({})", self.inner)
+        write!(f, "RetryingStore({})", self.inner)
     }
 }
 
 #[async_trait]
-impl ObjectStore for PacedStore {
+impl ObjectStore for RetryingStore {
     async fn put_opts(
         &self,
         location: &Path,
@@ -201,13 +201,13 @@ impl ObjectStore for PacedStore {
             PutMode::Create | PutMode::Update(_) => Repeat::IfNothingWasDone,
         };
         let body = Body::Up(payload.content_length() as u64);
-        let put = self.pacer.run_telling(Kind::Change, repeat, body, || {
+        let put = self.policy.run_telling(Kind::Change, repeat, body, || {
             self.inner
                 .put_opts(location, payload.clone(), options.clone())
         });
         let put = put.await;
         let (mut result, is_doubtful) =
-            put.inspect_err(|error| self.pacer.words.note_write(error))?;
+            put.inspect_err(|error| self.policy.words.note_write(error))?;
         if is_doubtful {
             result.extensions.insert(UnansweredTry);
         }
@@ -220,15 +220,15 @@ impl ObjectStore for PacedStore {
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         let begun = self
-            .pacer
+            .policy
             .run(Kind::Change, Repeat::Freely, Body::Nothing, || {
                 self.inner.put_multipart_opts(location, options.clone())
             })
             .await;
-        let inner = begun.inspect_err(|error| self.pacer.words.note_write(error))?;
-        Ok(Box::new(PacedUpload {
+        let inner = begun.inspect_err(|error| self.policy.words.note_write(error))?;
+        Ok(Box::new(RetryingUpload {
             inner,
-            pacer: Arc::clone(&self.pacer),
+            policy: Arc::clone(&self.policy),
         }))
     }
 
@@ -246,20 +246,20 @@ impl ObjectStore for PacedStore {
             false => Body::Down(BUFFERED),
         };
         let got = self
-            .pacer
+            .policy
             .run(Kind::Read, Repeat::Freely, body, || async {
                 let asked = self.inner.get_opts(location, options.clone());
-                let result = self.pacer.in_time(limit, asked).await?;
+                let result = self.policy.in_time(limit, asked).await?;
                 if options.head {
                     Ok(result)
                 } else if ranged || result.meta.size <= BUFFERED {
                     self.whole(result, limit).await
                 } else {
-                    Ok(guarded(result, Arc::clone(&self.pacer), limit))
+                    Ok(guarded(result, Arc::clone(&self.policy), limit))
                 }
             })
             .await;
-        got.inspect_err(|error| self.pacer.words.note_read(error))
+        got.inspect_err(|error| self.policy.words.note_read(error))
     }
 
     fn delete_stream(
@@ -308,12 +308,12 @@ impl ObjectStore for PacedStore {
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let listed = self
-            .pacer
+            .policy
             .run(Kind::Read, Repeat::Freely, Body::Nothing, || {
                 self.inner.list_with_delimiter(prefix)
             })
             .await;
-        listed.inspect_err(|error| self.pacer.words.note_read(error))
+        listed.inspect_err(|error| self.policy.words.note_read(error))
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
@@ -322,12 +322,12 @@ impl ObjectStore for PacedStore {
             CopyMode::Create => Repeat::IfNothingWasDone,
         };
         let copied = self
-            .pacer
+            .policy
             .run(Kind::Change, repeat, Body::Nothing, || {
                 self.inner.copy_opts(from, to, options.clone())
             })
             .await;
-        copied.inspect_err(|error| self.pacer.words.note_write(error))
+        copied.inspect_err(|error| self.policy.words.note_write(error))
     }
 }
 
@@ -342,33 +342,33 @@ fn listed(
 
 /// An upload in parts. The trait has no way to repeat a part; the store on S3 does that itself.
 #[derive(Debug)]
-struct PacedUpload {
+struct RetryingUpload {
     inner: Box<dyn MultipartUpload>,
-    pacer: Arc<Pacer>,
+    policy: Arc<RetryPolicy>,
 }
 
 #[async_trait]
-impl MultipartUpload for PacedUpload {
+impl MultipartUpload for RetryingUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         let body = Body::Up(data.content_length() as u64);
         let part = self.inner.put_part(data);
-        let pacer = Arc::clone(&self.pacer);
+        let policy = Arc::clone(&self.policy);
         Box::pin(async move {
-            let put = pacer.once(Kind::Change, false, body, part).await;
-            put.inspect_err(|error| pacer.words.note_write(error))
+            let put = policy.once(Kind::Change, false, body, part).await;
+            put.inspect_err(|error| policy.words.note_write(error))
         })
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
         let completed = self
-            .pacer
+            .policy
             .once(Kind::Change, false, Body::Nothing, self.inner.complete())
             .await;
-        completed.inspect_err(|error| self.pacer.words.note_write(error))
+        completed.inspect_err(|error| self.policy.words.note_write(error))
     }
 
     async fn abort(&mut self) -> Result<()> {
-        self.pacer
+        self.policy
             .once(Kind::Change, false, Body::Nothing, self.inner.abort())
             .await
     }

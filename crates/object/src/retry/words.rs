@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::sort::{Refusal, is_away};
+use crate::sort::{Refusal, is_outage};
 
 type Lasts = watch::Sender<Option<Refusal>>;
 
@@ -41,7 +41,7 @@ impl Words {
 
     fn note(&self, error: &object_store::Error, lasting: &Lasts) {
         // The request was not sent, so the error carries no message of the store.
-        if is_away(error) {
+        if is_outage(error) {
             return;
         }
         let refusal = Refusal::of(error);

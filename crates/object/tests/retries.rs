@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_object::faults::{FaultKind, Faults, FaultyStore, Request};
-use forebay_object::{Fault, FileStore, PaceSettings, Store};
+use forebay_object::{Fault, FileStore, RetrySettings, Store};
 use futures_util::TryStreamExt;
 use object_store::chunked::ChunkedStore;
 use object_store::memory::InMemory;
@@ -22,9 +22,9 @@ impl Scene {
     fn new() -> Scene {
         let faults = Arc::<Faults>::default();
         let faulty = FaultyStore::new(Arc::new(InMemory::new()), Arc::clone(&faults));
-        let settings = PaceSettings {
+        let settings = RetrySettings {
             seed: Some(1),
-            ..PaceSettings::default()
+            ..RetrySettings::default()
         };
         let store = Store::new(
             Arc::new(faulty.clone()),
@@ -56,7 +56,7 @@ impl Scene {
 /// The bodies of a whole object and of a range of it.
 async fn parts_of(inner: Arc<dyn ObjectStore>, object: &[u8]) -> [Vec<bytes::Bytes>; 2] {
     let url = "test".to_owned();
-    let store = Store::new(inner, Path::default(), url, PaceSettings::default()).store;
+    let store = Store::new(inner, Path::default(), url, RetrySettings::default()).store;
     let path = Path::from("object");
     store.put(&path, object.to_vec().into()).await.unwrap();
     let whole = store.get(&path).await.unwrap();
@@ -174,7 +174,9 @@ async fn puts_and_deletes_that_worked_are_repeated_without_harm() {
 async fn repeats_that_fail_stay_within_the_budget() {
     let scene = Arc::new(Scene::new());
     for (probability, name) in [(0.33, "a third"), (0.8, "most")] {
-        scene.faults.chance(FaultKind::ServerError, probability);
+        scene
+            .faults
+            .fail_at_random(FaultKind::ServerError, probability);
         let failed_before = *scene
             .faults
             .injected()
@@ -213,7 +215,7 @@ async fn an_outage_is_noticed_costs_a_trickle_and_its_end_is_noticed() {
     }
     let asked = scene.faults.refused();
     assert!((240..=600).contains(&asked), "{asked} requests in an hour");
-    let (why, since) = scene.store.health.away().unwrap();
+    let (why, since) = scene.store.health.outage().unwrap();
     assert!(
         why.contains("down") && since > Duration::from_secs(3500),
         "{why} {since:?}"
@@ -229,7 +231,7 @@ async fn an_outage_is_noticed_costs_a_trickle_and_its_end_is_noticed() {
         "{:?}",
         back.elapsed()
     );
-    assert!(scene.store.health.away().is_none());
+    assert!(scene.store.health.outage().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -240,7 +242,7 @@ async fn when_a_store_is_back_a_thousand_callers_are_no_storm() {
     for _ in 0..6 {
         let _ = scene.get("x").await;
     }
-    assert!(scene.store.health.away().is_some());
+    assert!(scene.store.health.outage().is_some());
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..1000 {
         let scene = Arc::clone(&scene);

@@ -1,9 +1,9 @@
 //! Servers behind a link with limits: bodies are slow, and no request is given up because of that.
 
 use super::*;
-use crate::link::{LinkLimit, Way};
-use crate::pace::PaceSettings;
-use crate::pace::{PacedStore, Pacer};
+use crate::link::{Direction, LinkLimit};
+use crate::retry::RetrySettings;
+use crate::retry::{RetryPolicy, RetryingStore};
 
 /// Shorter than the wait for a piece.
 const IMPATIENT: Duration = Duration::from_millis(400);
@@ -11,34 +11,34 @@ const IMPATIENT: Duration = Duration::from_millis(400);
 const RATE: u64 = LinkLimit::LOWEST;
 const PIECE: usize = 64 << 10;
 
-fn slow(way: Way) -> Option<Arc<Link>> {
+fn slow(direction: Direction) -> Option<Arc<Link>> {
     let limit = LinkLimit {
         otherwise: Some(RATE),
         hours: Vec::new(),
     };
     let none = LinkLimit::default();
-    match way {
-        Way::Up => Link::new(&limit, &none),
-        Way::Down => Link::new(&none, &limit),
+    match direction {
+        Direction::Up => Link::new(&limit, &none),
+        Direction::Down => Link::new(&none, &limit),
     }
 }
 
 /// The store with limits for whole requests that are shorter than the bodies take.
-fn paced(server: &Server) -> PacedStore {
-    let settings = PaceSettings {
+fn retrying(server: &Server) -> RetryingStore {
+    let settings = RetrySettings {
         answer_limit: IMPATIENT,
         slowest_transfer: u64::MAX,
         attempts: 1,
-        ..PaceSettings::default()
+        ..RetrySettings::default()
     };
-    let pacer = Pacer::new(settings, server.store.link());
-    PacedStore::new(Arc::new(server.store.clone()), Arc::new(pacer))
+    let policy = RetryPolicy::new(settings, server.store.link());
+    RetryingStore::new(Arc::new(server.store.clone()), Arc::new(policy))
 }
 
 #[tokio::test]
 async fn an_upload_keeps_to_the_limit_and_is_not_given_up_for_it() {
-    let server = Server::start_limited(IMPATIENT, true, slow(Way::Up)).await;
-    let store = paced(&server);
+    let server = Server::start_limited(IMPATIENT, true, slow(Direction::Up)).await;
+    let store = retrying(&server);
     let began = Instant::now();
     let put = tokio::spawn(async move {
         let payload = PutPayload::from(body(4 * PIECE));
@@ -84,8 +84,8 @@ async fn answer_get(connection: &mut Connection, len: usize, bytes: &[u8]) {
 
 #[tokio::test]
 async fn a_download_keeps_to_the_limit_and_is_not_given_up_for_it() {
-    let server = Server::start_limited(IMPATIENT, true, slow(Way::Down)).await;
-    let store = paced(&server);
+    let server = Server::start_limited(IMPATIENT, true, slow(Direction::Down)).await;
+    let store = retrying(&server);
     let began = Instant::now();
     let get = tokio::spawn(async move { store.get(&Path::from("x")).await?.bytes().await });
     let mut connection = server.accept().await;
@@ -98,7 +98,7 @@ async fn a_download_keeps_to_the_limit_and_is_not_given_up_for_it() {
 
 #[tokio::test]
 async fn a_download_of_which_nothing_comes_is_given_up_in_spite_of_a_limit() {
-    let server = Server::start_limited(SHORT, true, slow(Way::Down)).await;
+    let server = Server::start_limited(SHORT, true, slow(Direction::Down)).await;
     let store = server.store.clone();
     let get = tokio::spawn(async move { store.get(&Path::from("x")).await?.bytes().await });
     let mut connection = server.accept().await;
@@ -115,10 +115,13 @@ async fn a_download_of_which_nothing_comes_is_given_up_in_spite_of_a_limit() {
 fn time_in_which_an_upload_is_held_is_not_the_connections() {
     let begun = Instant::now();
     let mut upload = Upload::new(false, begun);
-    let later = begun + 10 * PATIENCE;
+    let later = begun + 10 * STALL_LIMIT;
     upload.held();
-    assert_eq!(upload.deadline(PATIENCE, later), later + PATIENCE);
+    assert_eq!(upload.deadline(STALL_LIMIT, later), later + STALL_LIMIT);
     upload.took(PIECE as u64, false, later);
-    let deadline = later + PATIENCE;
-    assert_eq!(upload.deadline(PATIENCE, later + PATIENCE / 2), deadline);
+    let deadline = later + STALL_LIMIT;
+    assert_eq!(
+        upload.deadline(STALL_LIMIT, later + STALL_LIMIT / 2),
+        deadline
+    );
 }

@@ -28,13 +28,13 @@ use parking_lot::Mutex;
 use super::MANIFEST;
 use crate::store::Ready;
 
-/// The signals that manifests wait for, all of them. Clones share one gate.
+/// The signals that manifests wait for, all of them. Clones share one barrier.
 #[derive(Clone, Debug)]
-pub(super) struct Gate(Arc<Mutex<Vec<Ready>>>);
+pub(super) struct Barrier(Arc<Mutex<Vec<Ready>>>);
 
-impl Gate {
-    pub(super) fn open() -> Gate {
-        Gate(Arc::default())
+impl Barrier {
+    pub(super) fn open() -> Barrier {
+        Barrier(Arc::default())
     }
 
     /// Makes manifests wait for `ready` as well. Returns false if they are refused, because something has never
@@ -60,34 +60,34 @@ impl Gate {
     }
 }
 
-/// A store in which manifests wait at a [`Gate`].
+/// A store in which manifests wait at a [`Barrier`].
 #[derive(Debug)]
-pub(super) struct GatedStore {
+pub(super) struct BarrierStore {
     inner: Arc<dyn ObjectStore>,
-    gate: Gate,
+    barrier: Barrier,
 }
 
-impl GatedStore {
-    pub(super) fn new(inner: Arc<dyn ObjectStore>, gate: Gate) -> GatedStore {
-        GatedStore { inner, gate }
+impl BarrierStore {
+    pub(super) fn new(inner: Arc<dyn ObjectStore>, barrier: Barrier) -> BarrierStore {
+        BarrierStore { inner, barrier }
     }
 }
 
-impl fmt::Display for GatedStore {
+impl fmt::Display for BarrierStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "GatedStore({})", self.inner)
+        write!(f, "BarrierStore({})", self.inner)
     }
 }
 
 #[async_trait]
-impl ObjectStore for GatedStore {
+impl ObjectStore for BarrierStore {
     async fn put_opts(
         &self,
         location: &Path,
         payload: PutPayload,
         options: PutOptions,
     ) -> Result<PutResult> {
-        if location.extension() == Some(MANIFEST) && !self.gate.pass().await {
+        if location.extension() == Some(MANIFEST) && !self.barrier.pass().await {
             // One of the errors after which SlateDB does not try again.
             return Err(Error::NotSupported {
                 source: "objects that the newest table refers to are not in the bucket yet".into(),
@@ -150,27 +150,29 @@ mod tests {
 
     #[tokio::test]
     async fn manifests_wait_for_all_and_are_refused_for_good_if_something_never_arrives() {
-        let gate = Gate::open();
-        assert!(gate.pass().await);
+        let barrier = Barrier::open();
+        assert!(barrier.pass().await);
         let (first, one) = Ready::later();
         let (second, other) = Ready::later();
-        assert!(gate.close_until(&one) && gate.close_until(&one) && gate.close_until(&other));
+        assert!(
+            barrier.close_until(&one) && barrier.close_until(&one) && barrier.close_until(&other)
+        );
         let waiting = tokio::spawn({
-            let gate = gate.clone();
-            async move { gate.pass().await }
+            let barrier = barrier.clone();
+            async move { barrier.pass().await }
         });
         second.announce();
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished(), "the first is on its way");
         first.announce();
         assert!(waiting.await.unwrap());
-        assert!(gate.close_until(&Ready::now()) && gate.pass().await);
+        assert!(barrier.close_until(&Ready::now()) && barrier.pass().await);
 
         let (never, one) = Ready::later();
-        assert!(gate.close_until(&one));
+        assert!(barrier.close_until(&one));
         drop(never);
-        assert!(!gate.pass().await);
+        assert!(!barrier.pass().await);
         // The next manifest would name the table that waits for it.
-        assert!(!gate.close_until(&Ready::now()) && !gate.pass().await);
+        assert!(!barrier.close_until(&Ready::now()) && !barrier.pass().await);
     }
 }

@@ -10,40 +10,40 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::GivenUp;
-use crate::link::{PIECE, Turns};
+use crate::link::{PIECE, Permits};
 
 /// A reader that polls later than this after the deadline was busy elsewhere, and the connection is not at fault.
 const AWAY: Duration = Duration::from_secs(1);
 
-/// The bytes of `body` unchanged, in pieces that have waited for their turn. The connection reads on when they are
+/// The bytes of `body` unchanged, in pieces that have waited for their permit. The connection reads on when they are
 /// taken, which slows the server down.
 ///
 /// The SDK would take that wait for a stalled connection, so this detects stalls itself: a body of which nothing
 /// arrives for the time limit ends with an error.
 pub(super) struct Arriving {
     body: SdkBody,
-    /// Bytes of `body` that have not had their turn yet.
+    /// Bytes of `body` that have not had their permit yet.
     rest: Bytes,
-    turns: Turns,
-    patience: Duration,
+    permits: Permits,
+    stall_limit: Duration,
     /// Runs out when nothing has arrived for too long; `None` while bytes are available.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl Arriving {
-    pub(super) fn new(body: SdkBody, turns: Turns, patience: Duration) -> Arriving {
+    pub(super) fn new(body: SdkBody, permits: Permits, stall_limit: Duration) -> Arriving {
         Arriving {
             body,
             rest: Bytes::new(),
-            turns,
-            patience,
+            permits,
+            stall_limit,
             stalled: None,
         }
     }
 
     /// Whether nothing has arrived for too long; called when nothing has arrived.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<GivenUp> {
-        let limit = self.patience;
+        let limit = self.stall_limit;
         loop {
             let deadline = Instant::now() + limit;
             let stalled = self
@@ -86,7 +86,7 @@ impl Body for Arriving {
             }
         }
         let len = self.rest.len().min(PIECE);
-        std::task::ready!(self.turns.poll(len, cx));
+        std::task::ready!(self.permits.poll(len, cx));
         let piece = self.rest.split_to(len);
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

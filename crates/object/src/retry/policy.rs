@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!               six failures in a row                     the probe is answered
-//!   working ---------------------------> away -----------------------------------> recovering
+//!   working ---------------------------> outage ---------------------------------> recovering
 //!      ^                                  | ^                                         |  |
 //!      |                                  +-+ the probe fails: the next one           |  |
 //!      |                                      comes later                             |  |
@@ -18,7 +18,7 @@ use std::time::Duration;
 use forebay_types::balance;
 use tokio::time::Instant;
 
-/// Failures in a row after which the store counts as unreachable (`Away`).
+/// Failures in a row after which the store counts as unreachable (`Outage`).
 const FAILURES: u32 = 6;
 /// Number of parallel requests from which on a recovered store counts as working.
 const WIDE: usize = 32;
@@ -32,7 +32,7 @@ const FIRST_PROBE: Duration = Duration::from_secs(1);
 const LONGEST_PROBE: Duration = Duration::from_secs(15);
 /// Limits of a store's retry policy. The default is right for every store; tests choose shorter ones.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PaceSettings {
+pub struct RetrySettings {
     /// Time limit for the answer to a request without a body; default 25 s. A request that carries bytes gets in
     /// addition the time that they take at `slowest_transfer`.
     pub answer_limit: Duration,
@@ -48,9 +48,9 @@ pub struct PaceSettings {
     pub seed: Option<u64>,
 }
 
-impl Default for PaceSettings {
+impl Default for RetrySettings {
     fn default() -> Self {
-        PaceSettings {
+        RetrySettings {
             answer_limit: Duration::from_secs(25),
             slowest_transfer: 64 << 10,
             attempts: 4,
@@ -61,7 +61,7 @@ impl Default for PaceSettings {
     }
 }
 
-impl PaceSettings {
+impl RetrySettings {
     /// How long a request that carries `transfer` bytes may take.
     pub(super) fn limit(&self, transfer: u64) -> Duration {
         self.answer_limit
@@ -77,7 +77,7 @@ pub(super) enum Admission {
     Wait,
     WaitUntil(Instant),
     /// No: it would fail.
-    Away {
+    Outage {
         why: String,
     },
 }
@@ -109,8 +109,8 @@ pub(super) enum Outcome {
 
 /// State of the policy for one kind of requests to a store.
 #[derive(Debug)]
-pub(super) struct Pace {
-    settings: PaceSettings,
+pub(super) struct Circuit {
+    settings: RetrySettings,
     tokens: f64,
     failures: u32,
     state: State,
@@ -126,7 +126,7 @@ enum State {
     Working,
     /// Maximum number of requests at the same time.
     Recovering(usize),
-    Away {
+    Outage {
         why: String,
         since: Instant,
         probes: u32,
@@ -137,9 +137,9 @@ enum State {
     },
 }
 
-impl Pace {
-    pub(super) fn new(settings: PaceSettings) -> Pace {
-        Pace {
+impl Circuit {
+    pub(super) fn new(settings: RetrySettings) -> Circuit {
+        Circuit {
             tokens: settings.reserve,
             failures: 0,
             state: State::Working,
@@ -155,17 +155,17 @@ impl Pace {
         self.last_answer
     }
 
-    pub(super) fn away(&self) -> Option<(&str, Instant)> {
+    pub(super) fn outage(&self) -> Option<(&str, Instant)> {
         match &self.state {
-            State::Away { why, since, .. } => Some((why, *since)),
+            State::Outage { why, since, .. } => Some((why, *since)),
             _ => None,
         }
     }
 
-    /// The time of the next probe, if the store is `Away` and does not answer.
+    /// The time of the next probe, if the store is `Outage` and does not answer.
     pub(super) fn silent_until(&self) -> Option<Instant> {
         match &self.state {
-            State::Away {
+            State::Outage {
                 probe_at,
                 silent: true,
                 ..
@@ -174,9 +174,9 @@ impl Pace {
         }
     }
 
-    /// Moves the next probe, if the store is `Away` and does not answer.
+    /// Moves the next probe, if the store is `Outage` and does not answer.
     pub(super) fn probe_at(&mut self, when: impl FnOnce(Instant) -> Instant) {
-        if let State::Away {
+        if let State::Outage {
             probe_at,
             silent: true,
             ..
@@ -195,13 +195,13 @@ impl Pace {
             State::Working => {}
             State::Recovering(window) if self.in_flight < *window => {}
             State::Recovering(_) => return Admission::Wait,
-            State::Away {
+            State::Outage {
                 probing, probe_at, ..
             } if !*probing && *probe_at <= now => {
                 *probing = true;
                 probe = true;
             }
-            State::Away { why, .. } => return Admission::Away { why: why.clone() },
+            State::Outage { why, .. } => return Admission::Outage { why: why.clone() },
         }
         self.in_flight += 1;
         Admission::Go(Ticket { probe, repeated })
@@ -209,8 +209,8 @@ impl Pace {
 
     /// Whether a request that failed for the `attempt`th time is repeated, and after which pause. Takes a token.
     pub(super) fn repeat(&mut self, attempt: u32) -> Option<Duration> {
-        let away = matches!(self.state, State::Away { .. });
-        if away || attempt >= self.settings.attempts || self.tokens < 1.0 {
+        let is_out = matches!(self.state, State::Outage { .. });
+        if is_out || attempt >= self.settings.attempts || self.tokens < 1.0 {
             return None;
         }
         self.tokens -= 1.0;
@@ -250,14 +250,14 @@ impl Pace {
             State::Working => State::Working,
             State::Recovering(window) if *window + 1 >= WIDE => State::Working,
             State::Recovering(window) => State::Recovering(window + 1),
-            State::Away { .. } => State::Recovering(1),
+            State::Outage { .. } => State::Recovering(1),
         };
     }
 
     fn failed(&mut self, ticket: &Ticket, reason: &str, answered: bool, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         match &mut self.state {
-            State::Away {
+            State::Outage {
                 why,
                 probes,
                 probe_at,
@@ -275,9 +275,9 @@ impl Pace {
                 reason.clone_into(why);
             }
             // Requests that were in flight when the store became unreachable give no new information.
-            State::Away { .. } => {}
+            State::Outage { .. } => {}
             _ if self.failures >= FAILURES => {
-                self.state = State::Away {
+                self.state = State::Outage {
                     why: reason.to_owned(),
                     since: now,
                     probes: 0,
@@ -296,7 +296,7 @@ impl Pace {
             State::Working => self.state = State::Recovering(fewer),
             State::Recovering(window) => *window = (*window / 2).max(1),
             // The probes are slow enough.
-            State::Away { .. } => return,
+            State::Outage { .. } => return,
         }
         let pause = match after {
             Some(after) => after.min(LONGEST_SLOW_DOWN),
@@ -348,25 +348,25 @@ mod tests {
     }
 
     struct Scene {
-        pace: Pace,
+        circuit: Circuit,
         now: Instant,
     }
 
     impl Scene {
         fn new() -> Scene {
-            let settings = PaceSettings {
+            let settings = RetrySettings {
                 seed: Some(7),
-                ..PaceSettings::default()
+                ..RetrySettings::default()
             };
             Scene {
-                pace: Pace::new(settings),
+                circuit: Circuit::new(settings),
                 now: Instant::now(),
             }
         }
 
         /// A permitted request.
         fn go(&mut self, repeated: bool) -> Option<Ticket> {
-            match self.pace.admit(repeated, self.now) {
+            match self.circuit.admit(repeated, self.now) {
                 Admission::Go(ticket) => Some(ticket),
                 _ => None,
             }
@@ -374,38 +374,38 @@ mod tests {
 
         fn fails(&mut self) {
             let ticket = self.go(false).unwrap();
-            self.pace.ended(ticket, failure("no"), self.now);
+            self.circuit.ended(ticket, failure("no"), self.now);
         }
 
         fn succeeds(&mut self, repeated: bool) {
             let ticket = self.go(repeated).unwrap();
-            self.pace.ended(ticket, Outcome::Answered, self.now);
+            self.circuit.ended(ticket, Outcome::Answered, self.now);
         }
 
-        fn goes_away(&mut self) {
+        fn stops_answering(&mut self) {
             for _ in 0..FAILURES {
                 self.fails();
             }
-            assert!(self.pace.away().is_some());
+            assert!(self.circuit.outage().is_some());
         }
     }
 
     #[test]
     fn repeats_that_fail_use_the_budget_up_and_successes_earn_it() {
         let mut scene = Scene::new();
-        let spent = (0..1000).filter(|_| scene.pace.repeat(1).is_some());
+        let spent = (0..1000).filter(|_| scene.circuit.repeat(1).is_some());
         assert_eq!(spent.count(), 20);
         for _ in 0..4 {
             scene.succeeds(false);
         }
-        assert_eq!(scene.pace.repeat(1), None);
+        assert_eq!(scene.circuit.repeat(1), None);
         scene.succeeds(false);
         scene.succeeds(false);
-        assert!(scene.pace.repeat(1).is_some());
-        assert_eq!(scene.pace.repeat(1), None);
+        assert!(scene.circuit.repeat(1).is_some());
+        assert_eq!(scene.circuit.repeat(1), None);
         scene.succeeds(true);
         assert!(
-            scene.pace.repeat(1).is_some(),
+            scene.circuit.repeat(1).is_some(),
             "a repeat that works is free"
         );
     }
@@ -414,22 +414,22 @@ mod tests {
     fn one_call_asks_four_times_with_growing_pauses_that_differ() {
         let mut scene = Scene::new();
         let pauses: Vec<_> = (1..4)
-            .map(|attempt| scene.pace.repeat(attempt).unwrap())
+            .map(|attempt| scene.circuit.repeat(attempt).unwrap())
             .collect();
         for (pause, longest) in pauses.iter().zip([100, 200, 400]) {
             let longest = Duration::from_millis(longest);
             assert!((longest / 2..=longest).contains(pause), "{pauses:?}");
         }
-        assert_eq!(scene.pace.repeat(4), None);
+        assert_eq!(scene.circuit.repeat(4), None);
         let mut other = Scene::new();
-        other.pace.random = Random::new(Some(8));
-        assert_ne!(other.pace.repeat(1), Some(pauses[0]));
+        other.circuit.random = Random::new(Some(8));
+        assert_ne!(other.circuit.repeat(1), Some(pauses[0]));
     }
 
     #[test]
     fn an_hour_of_outage_costs_a_trickle_however_many_ask() {
         let mut scene = Scene::new();
-        scene.goes_away();
+        scene.stops_answering();
         let end = scene.now + 3600 * SECOND;
         let mut probes = 0;
         while scene.now < end {
@@ -438,32 +438,36 @@ mod tests {
                 if let Some(ticket) = scene.go(false) {
                     assert!(scene.go(false).is_none(), "two probes at the same time");
                     probes += 1;
-                    scene.pace.ended(ticket, failure("no"), scene.now);
+                    scene.circuit.ended(ticket, failure("no"), scene.now);
                 }
             }
             scene.now += SECOND / 100;
         }
         assert!((3600 / 15..=3600 / 7).contains(&probes), "{probes}");
-        assert_eq!(scene.pace.repeat(1), None, "nothing is repeated meanwhile");
+        assert_eq!(
+            scene.circuit.repeat(1),
+            None,
+            "nothing is repeated meanwhile"
+        );
     }
 
     #[test]
     fn a_recovered_store_is_asked_by_one_then_two_then_more() {
         let mut scene = Scene::new();
-        scene.goes_away();
+        scene.stops_answering();
         scene.now += 2 * SECOND;
         let probe = scene.go(false).unwrap();
-        scene.pace.ended(probe, Outcome::Answered, scene.now);
-        assert_eq!(scene.pace.last_answer(), Some(scene.now));
+        scene.circuit.ended(probe, Outcome::Answered, scene.now);
+        assert_eq!(scene.circuit.last_answer(), Some(scene.now));
         for window in 1..WIDE {
             let mut all: Vec<_> = std::iter::from_fn(|| scene.go(false)).take(1000).collect();
             assert_eq!(all.len(), window);
             // One of them is answered, the others are given up.
             scene
-                .pace
+                .circuit
                 .ended(all.pop().unwrap(), Outcome::Answered, scene.now);
             for ticket in all {
-                scene.pace.ended(ticket, Outcome::GivenUp, scene.now);
+                scene.circuit.ended(ticket, Outcome::GivenUp, scene.now);
             }
         }
         let all: Vec<_> = std::iter::from_fn(|| scene.go(false)).take(1000).collect();
@@ -473,22 +477,22 @@ mod tests {
     #[test]
     fn a_probe_that_nobody_waited_for_has_failed_and_another_one_follows() {
         let mut scene = Scene::new();
-        scene.goes_away();
+        scene.stops_answering();
         scene.now += 2 * SECOND;
         let probe = scene.go(false).unwrap();
-        scene.pace.ended(probe, Outcome::GivenUp, scene.now);
+        scene.circuit.ended(probe, Outcome::GivenUp, scene.now);
         assert!(scene.go(false).is_none());
         scene.now += 2 * SECOND;
         assert!(scene.go(false).is_some());
     }
 
     #[test]
-    fn who_was_under_way_when_the_store_went_away_does_not_delay_the_probe() {
+    fn a_request_in_flight_when_the_outage_began_does_not_delay_the_probe() {
         let mut scene = Scene::new();
         let late = scene.go(false).unwrap();
-        scene.goes_away();
+        scene.stops_answering();
         scene.now += 2 * SECOND;
-        scene.pace.ended(late, failure("late"), scene.now);
+        scene.circuit.ended(late, failure("late"), scene.now);
         assert!(scene.go(false).is_some());
     }
 
@@ -498,14 +502,14 @@ mod tests {
         let mut all: Vec<_> = (0..9).map(|_| scene.go(false).unwrap()).collect();
         let after = Some(3 * SECOND);
         scene
-            .pace
+            .circuit
             .ended(all.pop().unwrap(), Outcome::SlowDown { after }, scene.now);
         for ticket in all {
-            scene.pace.ended(ticket, Outcome::Answered, scene.now);
+            scene.circuit.ended(ticket, Outcome::Answered, scene.now);
         }
         let until = scene.now + 3 * SECOND;
         assert!(
-            matches!(scene.pace.admit(false, scene.now), Admission::WaitUntil(at) if at == until)
+            matches!(scene.circuit.admit(false, scene.now), Admission::WaitUntil(at) if at == until)
         );
         scene.now = until;
         // Four of eight, and one more for each of the eight that were answered.
@@ -515,7 +519,7 @@ mod tests {
         let ticket = scene.go(false).unwrap();
         let after = Some(3600 * SECOND);
         scene
-            .pace
+            .circuit
             .ended(ticket, Outcome::SlowDown { after }, scene.now);
         scene.now += LONGEST_SLOW_DOWN;
         assert!(
@@ -531,6 +535,6 @@ mod tests {
             scene.fails();
             scene.succeeds(false);
         }
-        assert!(scene.pace.away().is_none());
+        assert!(scene.circuit.outage().is_none());
     }
 }
