@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   survey ------------> copy ----------------> redirect ------------------> delete
-//!    | the accounts:      | live bytes of        | in the publisher's turn:   | packs without live
+//!    | the accounts:      | live bytes of        | between two checkpoints:   | packs without live
 //!    | which packs are    | sparse packs go      | maps that still say so     | bytes, as always
 //!    | mostly dead        | into a new pack      | say the new place          | (reclaim.rs)
 //!    |
@@ -20,6 +20,7 @@ mod moves;
 mod orders;
 mod orphans;
 mod rate;
+mod redirect;
 mod rewrite;
 mod survey;
 

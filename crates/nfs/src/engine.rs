@@ -2,15 +2,21 @@
 //!
 //! This is the whole protocol without its sockets. Time is an argument.
 
+mod lane;
+mod session;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use forebay_vfs::{FileSystem, Trouble, Troubles};
+use forebay_vfs::{FileSystem, Troubles};
+
+pub(crate) use lane::{Lane, demand, may_be_put_off};
+pub(crate) use session::Session;
 
 use crate::config::check_exports;
-use crate::exports::{Client, Exports, InForce};
+use crate::exports::{Exports, InForce};
 use crate::handle::Handles;
 use crate::locks::LockManager;
 use crate::metrics::Metrics;
@@ -19,7 +25,7 @@ use crate::replay::{Arrival, ReplayCache, Ticket};
 use crate::rpc::{Call, Credential, Denial, NotServed, Rejection, Reply};
 use crate::tls::{Tls, TlsControl};
 use crate::xdr::Malformed;
-use crate::{ConfigError, Export, ServerConfig, Transport, View, mount, nfs3, nlm, nsm, rpc};
+use crate::{ConfigError, Export, ServerConfig, Transport, View, mount, nfs3, nlm, nsm};
 
 /// State that all connections share.
 pub(crate) struct Engine<F> {
@@ -32,17 +38,6 @@ pub(crate) struct Engine<F> {
     pub(crate) tls: TlsControl,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) troubles: Arc<Troubles>,
-}
-
-/// One client's connection, as the protocol sees it under one version of the exports.
-pub(crate) struct Session<F> {
-    pub(crate) engine: Arc<Engine<F>>,
-    peer: SocketAddr,
-    transport: Transport,
-    pub(crate) exports: Arc<Exports<F>>,
-    pub(crate) client: Client,
-    /// The local address that the client connected to.
-    local: IpAddr,
 }
 
 /// Replaces the exports of a server while it serves; see [`crate::Server::export_control`].
@@ -107,32 +102,6 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Kinds of calls that do not wait for one another: a waiting call of one kind does not block calls of another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Lane {
-    /// Looks at names and attributes: short, and mostly in memory.
-    Looking,
-    /// Has a reply that may be long.
-    Reading,
-    /// Changes something, or waits for earlier changes.
-    Changing,
-}
-
-impl Lane {
-    pub(crate) const ALL: [Lane; 3] = [Lane::Looking, Lane::Reading, Lane::Changing];
-}
-
-/// Whether a call may be answered NFS3ERR_JUKEBOX without being executed. That is an NFS call that is safe to execute
-/// twice; any other call may be a repetition of one in flight already, and must not get this answer.
-pub(crate) fn may_be_put_off(record: &[u8]) -> bool {
-    match rpc::wanted(record) {
-        Some((nfs3::PROGRAM, procedure)) => {
-            nfs3::has_status(procedure) && !nfs3::is_replayed(procedure)
-        }
-        Some(_) | None => false,
-    }
-}
-
 /// Answers a call for which there is no room with NFS3ERR_JUKEBOX. `head` may be only the beginning of the call. Only
 /// a WRITE has a valid reason to be longer than the kept bytes; any other call that was cut has bytes left over.
 pub(crate) fn put_off<F: FileSystem>(
@@ -162,30 +131,6 @@ pub(crate) fn put_off<F: FileSystem>(
     let mut reply = Reply::accepted(call.xid, buffer);
     nfs3::put_off(call.procedure, &mut reply);
     Outcome::Reply(reply)
-}
-
-/// Returns the lane of the call in a record, and an upper bound for the bytes of its reply.
-pub(crate) fn demand(record: &[u8]) -> (Lane, usize) {
-    // Only a WRITE has a valid reason to be this long, and its reply is short. Any other record of
-    // this length has bytes left over, and the reply to that is short as well.
-    const LONGEST_SMALL_CALL: usize = 16 << 10;
-    const SHORT: usize = 512;
-    let is_long = record.len() > LONGEST_SMALL_CALL;
-    // The call is decoded when it begins; one that cannot be decoded has a short reply.
-    let (lane, bytes) = match rpc::wanted(record) {
-        Some((nfs3::PROGRAM, procedure)) => {
-            let lane = match procedure {
-                _ if nfs3::is_long(procedure) => Lane::Reading,
-                _ if nfs3::is_waited_for(procedure) => Lane::Changing,
-                _ => Lane::Looking,
-            };
-            (lane, nfs3::reply_bound(procedure, record))
-        }
-        Some((mount::PROGRAM, procedure)) => (Lane::Looking, mount::reply_bound(procedure)),
-        Some((nlm::PROGRAM, _)) => (Lane::Changing, nlm::REPLY_BYTES),
-        Some(_) | None => (Lane::Looking, SHORT),
-    };
-    (lane, if is_long { SHORT } else { bytes })
 }
 
 impl<F: FileSystem> Engine<F> {
@@ -224,56 +169,6 @@ impl<F: FileSystem> Engine<F> {
             exports,
             local: local.to_canonical(),
         }
-    }
-}
-
-impl<F: FileSystem> Session<F> {
-    /// Collects the context of an NFS call.
-    fn request(&self, procedure: u32, claimed: Credential) -> nfs3::Request<'_, F> {
-        nfs3::Request {
-            handles: &self.engine.handles,
-            exports: &self.exports,
-            client: &self.client,
-            claimed: claimed.of_client(self.client.id),
-            changes: nfs3::is_change(procedure),
-            in_clear: false,
-            too_weak: AtomicBool::new(false),
-        }
-    }
-
-    /// Counts a refused mount, if the client's address or port is why.
-    fn count_refusal(&self) {
-        if self.client.is_known() {
-            return;
-        }
-        let mut elsewhere = self.exports.listed_for(self.client.address);
-        let kind = match elsewhere.next() {
-            // From another port the client might mount.
-            Some(_) => Trouble::MountPort,
-            None => Trouble::MountAddress,
-        };
-        self.engine.troubles.refused(kind, self.client.address);
-    }
-
-    /// Whether no export names the client's address, on any port.
-    pub(crate) fn is_stranger(&self) -> bool {
-        !self.client.is_known()
-            && self
-                .exports
-                .listed_for(self.client.address)
-                .next()
-                .is_none()
-    }
-
-    /// Returns the session for the next call, if the exports were replaced since this session began.
-    pub(crate) fn renewed(&self) -> Option<Session<F>> {
-        let replaced = self.engine.exports.has_replaced(&self.exports);
-        replaced.then(|| self.secured(self.transport))
-    }
-
-    /// Returns the session of the same connection after a change of its protection.
-    pub(crate) fn secured(&self, transport: Transport) -> Session<F> {
-        self.engine.session(self.peer, self.local, transport)
     }
 }
 

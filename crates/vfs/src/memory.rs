@@ -156,7 +156,7 @@ impl FileSystem for MemoryFileSystem {
         ))
     }
 
-    async fn readlink(&self, _who: &Credentials, inode: Inode) -> Result<(Bytes, Attributes)> {
+    async fn readlink(&self, _caller: &Credentials, inode: Inode) -> Result<(Bytes, Attributes)> {
         self.read_link(inode)
     }
 
@@ -253,7 +253,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn commit(
         &self,
-        _who: &Credentials,
+        _caller: &Credentials,
         inode: Inode,
         _offset: u64,
         _count: u32,

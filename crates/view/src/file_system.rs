@@ -57,7 +57,7 @@ impl FileSystem for View {
 
     async fn setattr(
         &self,
-        _who: &Credentials,
+        _caller: &Credentials,
         _inode: Inode,
         _set: &SetAttributes,
         _guard: Option<Timestamp>,
@@ -98,7 +98,7 @@ impl FileSystem for View {
         Ok((rights, seen(inode, &record)))
     }
 
-    async fn readlink(&self, _who: &Credentials, inode: Inode) -> Result<(Bytes, Attributes)> {
+    async fn readlink(&self, _caller: &Credentials, inode: Inode) -> Result<(Bytes, Attributes)> {
         let record = self.live(inode).await?;
         match &record.content {
             Content::Symlink { target } => Ok((target.clone(), seen(inode, &record))),
@@ -136,7 +136,7 @@ impl FileSystem for View {
 
     async fn write(
         &self,
-        _who: &Credentials,
+        _caller: &Credentials,
         _inode: Inode,
         _offset: u64,
         _data: &[u8],
@@ -147,7 +147,7 @@ impl FileSystem for View {
 
     async fn create(
         &self,
-        _who: &Credentials,
+        _caller: &Credentials,
         _directory: Inode,
         _name: &[u8],
         _mode: &CreateMode,
@@ -157,7 +157,7 @@ impl FileSystem for View {
 
     async fn make(
         &self,
-        _who: &Credentials,
+        _caller: &Credentials,
         _directory: Inode,
         _name: &[u8],
         _node: NewNode<'_>,
@@ -166,17 +166,27 @@ impl FileSystem for View {
         Err(Error::ReadOnly)
     }
 
-    async fn remove(&self, _who: &Credentials, _directory: Inode, _name: &[u8]) -> Result<Change> {
+    async fn remove(
+        &self,
+        _caller: &Credentials,
+        _directory: Inode,
+        _name: &[u8],
+    ) -> Result<Change> {
         Err(Error::ReadOnly)
     }
 
-    async fn rmdir(&self, _who: &Credentials, _directory: Inode, _name: &[u8]) -> Result<Change> {
+    async fn rmdir(
+        &self,
+        _caller: &Credentials,
+        _directory: Inode,
+        _name: &[u8],
+    ) -> Result<Change> {
         Err(Error::ReadOnly)
     }
 
     async fn rename(
         &self,
-        _who: &Credentials,
+        _caller: &Credentials,
         _from: (Inode, &[u8]),
         _to: (Inode, &[u8]),
     ) -> Result<(Change, Change)> {
@@ -185,7 +195,7 @@ impl FileSystem for View {
 
     async fn link(
         &self,
-        _who: &Credentials,
+        _caller: &Credentials,
         _inode: Inode,
         _directory: Inode,
         _name: &[u8],
@@ -243,7 +253,7 @@ impl FileSystem for View {
     /// There is nothing that is not stable.
     async fn commit(
         &self,
-        _who: &Credentials,
+        _caller: &Credentials,
         _inode: Inode,
         _offset: u64,
         _count: u32,

@@ -9,10 +9,8 @@ use std::sync::atomic::Ordering;
 
 use forebay_cache::Lease;
 use forebay_environment::backoff;
-use forebay_meta::record::{
-    BlockMap, Extent, FrameAddress, Origin, PackRecord, Referrer, VolumeState,
-};
-use forebay_meta::{Batch, Key, KeyRange, StoreError};
+use forebay_meta::record::{Extent, FrameAddress, Origin, PackRecord, Referrer};
+use forebay_meta::{Key, KeyRange, StoreError};
 use forebay_pack::index::{INDEX_ENTRY_LEN, INDEX_FOOTER_LEN};
 use forebay_pack::{Frame, FrameRef, PackError, PackWriter, open_index};
 use forebay_pack_store::FetchError;
@@ -23,7 +21,7 @@ use tokio::sync::oneshot;
 use super::moves::{MOST_SPAN, Move, Sources, extents_in, frames_of, sources_of, spans};
 use super::rate::Work;
 use super::{Collector, PAGE, Step};
-use crate::publisher::{AccountUpdates, Committer, Halted, PutPack, address, known_frame};
+use crate::publisher::{PutPack, address, known_frame};
 use crate::state::Stopped;
 
 /// How often a request for a pack may fail while the bucket answers others.
@@ -35,10 +33,10 @@ const FRAMES_ON_THEIR_WAY: u64 = MOST_SPAN + BLOCK_SIZE;
 
 /// A new pack in the bucket, and the moves for which the publisher redirects maps to it.
 pub(super) struct Rewritten {
-    pack: PutPack,
-    moves: Vec<Move>,
+    pub(super) pack: PutPack,
+    pub(super) moves: Vec<Move>,
     /// Signals the end of the redirection.
-    done: oneshot::Sender<()>,
+    pub(super) done: oneshot::Sender<()>,
 }
 
 /// Why copying did not complete.
@@ -432,66 +430,6 @@ impl Collector {
             known,
         };
         Ok((pack, moves))
-    }
-
-    /// The publisher's part: redirects maps that still refer to the copied frames to the copies, in one batch with
-    /// the accounts.
-    pub(super) async fn redirect(
-        &self,
-        committer: &Committer,
-        rewritten: Rewritten,
-    ) -> Result<(), Halted> {
-        let Rewritten { pack, moves, done } = rewritten;
-        let mut batch = Batch::new();
-        let mut updates = AccountUpdates::default();
-        let mut refused = BTreeSet::new();
-        for moving in &moves {
-            let BlockKey { inode, block } = moving.block;
-            let map = committer
-                .insist(|| committer.catalog.block_map(inode, block))
-                .await?;
-            let map: BlockMap = map.unwrap_or_default();
-            match moving.apply(&map) {
-                Ok(Some(moved)) => {
-                    batch.put(&Key::Block(moving.block), &moved.map);
-                    updates.displace(moved.displaced);
-                    updates.add(pack.id, moved.bytes);
-                    if moving.to.iter().any(|frame| frame.origin.is_some()) {
-                        batch.put(&Key::Referrer(pack.id, moving.block), &Referrer);
-                    }
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::warn!("inode {inode}, block {}: {error}", block.0);
-                    refused.extend(moving.from.iter().map(|extent| extent.frame.pack));
-                }
-            }
-        }
-        let packs = moves.iter().flat_map(|moving| &moving.from);
-        let packs: BTreeSet<PackId> = packs.map(|extent| extent.frame.pack).collect();
-        let is_used = updates.open(pack.id, pack.record);
-        match is_used {
-            true => committer.note_frames(&pack, &mut batch),
-            false => committer.discard(pack.id, pack.record, None, &mut batch),
-        }
-        let state = VolumeState {
-            next_pack: committer.progress.next_pack(),
-            ..committer.progress.state()
-        };
-        committer.commit(batch, updates, state, None).await?;
-        if is_used {
-            committer.noted_frames(&pack);
-        }
-        let mut survey = self.survey.lock();
-        for pack in &refused {
-            survey.leave_alone(*pack);
-        }
-        drop(survey);
-        let rewritten = packs.difference(&refused).count() as u64;
-        self.rewritten.fetch_add(rewritten, Ordering::Relaxed);
-        // While the volume stops, the receiver may be dropped.
-        let _ = done.send(());
-        Ok(())
     }
 }
 

@@ -3,8 +3,10 @@
 use forebay_vfs::CreateMode;
 
 use super::*;
+use forebay_types::Inode;
+use forebay_vfs::{Credentials, FileSystem as _, SetAttributes};
 
-const WHO: Credentials = Credentials::ROOT;
+const CALLER: Credentials = Credentials::ROOT;
 
 /// Opens the volume, with a panic in place of the engine `name`; returns the names of all engines.
 async fn open(
@@ -46,18 +48,18 @@ async fn a_panic_in_any_engine_names_it_stops_the_volume_and_loses_nothing() {
         let file = format!("{number}");
         let mode = CreateMode::Unchecked(SetAttributes::default());
         let made = volume
-            .create(&WHO, Inode::ROOT, file.as_bytes(), &mode)
+            .create(&CALLER, Inode::ROOT, file.as_bytes(), &mode)
             .await;
         let why = volume.stopped().await.to_string();
         assert!(why.contains(&format!("`{name}`")), "{name}: {why}");
-        let refused = volume.create(&WHO, Inode::ROOT, b"later", &mode).await;
+        let refused = volume.create(&CALLER, Inode::ROOT, b"later", &mode).await;
         assert_eq!(refused.err(), Some(forebay_vfs::Error::Delay), "{name}");
         assert_eq!(volume.close(Duration::from_secs(1)).await, Closed::InLog);
         drop(volume);
         let (volume, _) = open(&bucket, folder.path(), None).await;
         if made.is_ok() {
             volume
-                .lookup(&WHO, Inode::ROOT, file.as_bytes())
+                .lookup(&CALLER, Inode::ROOT, file.as_bytes())
                 .await
                 .unwrap();
         }

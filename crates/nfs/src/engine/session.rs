@@ -1,0 +1,73 @@
+//! A connection, under one version of the exports.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use forebay_vfs::{FileSystem, Trouble};
+
+use super::Engine;
+use crate::exports::{Client, Exports};
+use crate::rpc::Credential;
+use crate::{Transport, nfs3};
+
+/// One client's connection, as the protocol sees it under one version of the exports.
+pub(crate) struct Session<F> {
+    pub(crate) engine: Arc<Engine<F>>,
+    pub(super) peer: SocketAddr,
+    pub(super) transport: Transport,
+    pub(crate) exports: Arc<Exports<F>>,
+    pub(crate) client: Client,
+    /// The local address that the client connected to.
+    pub(super) local: IpAddr,
+}
+
+impl<F: FileSystem> Session<F> {
+    /// Collects the context of an NFS call.
+    pub(super) fn request(&self, procedure: u32, claimed: Credential) -> nfs3::Request<'_, F> {
+        nfs3::Request {
+            handles: &self.engine.handles,
+            exports: &self.exports,
+            client: &self.client,
+            claimed: claimed.of_client(self.client.id),
+            changes: nfs3::is_change(procedure),
+            in_clear: false,
+            too_weak: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts a refused mount, if the client's address or port is why.
+    pub(super) fn count_refusal(&self) {
+        if self.client.is_known() {
+            return;
+        }
+        let mut elsewhere = self.exports.listed_for(self.client.address);
+        let kind = match elsewhere.next() {
+            // From another port the client might mount.
+            Some(_) => Trouble::MountPort,
+            None => Trouble::MountAddress,
+        };
+        self.engine.troubles.refused(kind, self.client.address);
+    }
+
+    /// Whether no export names the client's address, on any port.
+    pub(crate) fn is_stranger(&self) -> bool {
+        !self.client.is_known()
+            && self
+                .exports
+                .listed_for(self.client.address)
+                .next()
+                .is_none()
+    }
+
+    /// Returns the session for the next call, if the exports were replaced since this session began.
+    pub(crate) fn renewed(&self) -> Option<Session<F>> {
+        let replaced = self.engine.exports.has_replaced(&self.exports);
+        replaced.then(|| self.secured(self.transport))
+    }
+
+    /// Returns the session of the same connection after a change of its protection.
+    pub(crate) fn secured(&self, transport: Transport) -> Session<F> {
+        self.engine.session(self.peer, self.local, transport)
+    }
+}
