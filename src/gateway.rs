@@ -153,8 +153,7 @@ impl NfsGateway {
             ..fs_config(&config)
         };
         let begun = Instant::now();
-        let open = |fs| store::unless_refused(&store, Needs::Writes, Volume::open(&store, fs));
-        let volume = match open(fs.clone()).await? {
+        let volume = match Volume::open(&store, fs.clone()).await {
             Err(error) if error.is_not_formatted() && typed_once => {
                 let problem = format!(
                     "{error}; a new volume takes a passphrase that is typed twice, or from a file"
@@ -165,8 +164,7 @@ impl NfsGateway {
                 opening.begin("making the volume, in a store that has none");
                 new.allow(&config, Some(&store)).await?;
                 try_out(&store).await?;
-                let made = Volume::format_and_open(&store, fs);
-                let made = store::unless_refused(&store, Needs::Writes, made).await?;
+                let made = Volume::format_and_open(&store, fs).await;
                 if let Ok(volume) = &made {
                     tracing::info!("{}", ready(volume.id(), &store));
                 }

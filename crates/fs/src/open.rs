@@ -20,7 +20,7 @@ use forebay_meta::volume::keys::VolumeKeys;
 use forebay_meta::{
     Batch, Catalog, Key, MetaStore, NamesInMemory, Overlay, StoreError, VolumeDescriptor,
 };
-use forebay_object::Store;
+use forebay_object::{Needs, Store};
 use forebay_pack::PackKeys;
 use forebay_pack_store::{DiskCache, PackStore};
 use forebay_quota::{Accounts, Amount};
@@ -58,14 +58,66 @@ pub(crate) struct Opened {
     pub(crate) hold: Hold,
 }
 
+/// The parts of an opening that are known before the volume's metadata are opened for writing.
+struct Claim {
+    descriptor: VolumeDescriptor,
+    local: Local,
+    keys: VolumeKeys,
+    log_keys: LogKeys,
+    foreseen: Outlook,
+    /// The identity of this gateway.
+    gateway: [u8; 16],
+    made: Option<Arc<dyn MetaStore>>,
+}
+
 /// Opens the volume for writing, which fences every gateway that opened it before. `made` are its metadata, open for
-/// writing, if it was just made: that saves half of the requests.
+/// writing, if it was just made: that saves half of the requests. Ends at the store's first permanent refusal. If it
+/// fails, the volume is as free as it was before.
 pub(crate) async fn open(
     store: &Store,
     mut config: FsConfig,
     environment: Environment,
     made: Option<Arc<dyn MetaStore>>,
 ) -> Result<Opened, OpenError> {
+    let (claim, hold) =
+        unless_refused(store, claim(store, &mut config, &environment, made)).await?;
+    let volume = claim.descriptor.volume;
+    let held = open_held(store, config, environment, claim, &hold);
+    match unless_refused(store, held).await {
+        Ok((rooms, state, handle_key)) => Ok(Opened {
+            rooms,
+            volume,
+            handle_key,
+            state,
+            hold,
+        }),
+        Err(error) => {
+            hold.give_back().await;
+            Err(error)
+        }
+    }
+}
+
+/// Ends `work` at the store's first permanent refusal, which would otherwise be repeated.
+pub(crate) async fn unless_refused<T>(
+    store: &Store,
+    work: impl Future<Output = Result<T, OpenError>>,
+) -> Result<T, OpenError> {
+    let refused = |refusal| OpenError::Refused {
+        url: store.url.clone(),
+        refusal,
+    };
+    let done = store.unless_refused(Needs::Writes, work).await;
+    done.map_err(refused)?
+}
+
+/// Judges bucket and local log, and takes the volume if this gateway may have it.
+async fn claim(
+    store: &Store,
+    config: &mut FsConfig,
+    environment: &Environment,
+    made: Option<Arc<dyn MetaStore>>,
+) -> Result<(Claim, Hold), OpenError> {
     let opening = config.opening.clone();
     opening.begin("reading the volume's descriptor and keys from the bucket");
     let descriptor = match VolumeDescriptor::load(&store.store, &store.root).await {
@@ -91,7 +143,6 @@ pub(crate) async fn open(
     drop(expected);
     let log_keys = log_keys(&keys, config.seal_log)?;
     let random = &*environment.random;
-    let new_verifier = || Verifier(draw(random));
 
     // A bucket that was restored and a log that was changed are refused before any change: opening the metadata for
     // writing leaves an object there, over which the latest state could not be restored.
@@ -138,6 +189,39 @@ pub(crate) async fn open(
     };
     let keep = || local.keep_identity(gateway);
     let hold = Hold::take(store.store.clone(), store.root.clone(), candidate, keep).await?;
+    let claim = Claim {
+        descriptor,
+        local,
+        keys,
+        log_keys,
+        foreseen,
+        gateway,
+        made,
+    };
+    Ok((claim, hold))
+}
+
+/// Opens a volume that this gateway holds. If this fails, the bucket has everything that it had before, since no client
+/// was served.
+async fn open_held(
+    store: &Store,
+    config: FsConfig,
+    environment: Environment,
+    claim: Claim,
+    hold: &Hold,
+) -> Result<(Rooms, LocalState, [u8; 32]), OpenError> {
+    let Claim {
+        descriptor,
+        local,
+        keys,
+        log_keys,
+        foreseen,
+        gateway,
+        made,
+    } = claim;
+    let opening = config.opening.clone();
+    let random = &*environment.random;
+    let new_verifier = || Verifier(draw(random));
     opening.begin("opening the metadata in the bucket for writing");
     let meta: Arc<dyn MetaStore> = match made {
         Some(meta) => meta,
@@ -313,13 +397,8 @@ pub(crate) async fn open(
     state.clean = false;
     state.log_end = None;
     state_file::store(&*local.folder, &state)?;
-    Ok(Opened {
-        rooms,
-        volume: descriptor.volume,
-        handle_key: blake3::derive_key("forebay 2026 NFS file handles", keys.secret()),
-        state,
-        hold,
-    })
+    let handle_key = blake3::derive_key("forebay 2026 NFS file handles", keys.secret());
+    Ok((rooms, state, handle_key))
 }
 
 async fn volume_state(store: &Store, catalog: &Catalog) -> Result<VolumeState, OpenError> {

@@ -104,7 +104,7 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// See [`OpenError`]; nothing is lost by a failed opening.
+    /// See [`OpenError`]; nothing is lost by a failed opening, and the volume is as free as before.
     pub async fn open(store: &Store, config: FsConfig) -> std::result::Result<Volume, OpenError> {
         let environment = Environment::real(config.data_dir.clone());
         Volume::open_in(store, config, environment).await
@@ -136,7 +136,8 @@ impl Volume {
     ) -> std::result::Result<Volume, OpenError> {
         let environment = Environment::real(config.data_dir.clone());
         let (expected, cache) = (config.expected.clone(), config.metadata_cache);
-        let (_, meta) = open::make(store, &environment, &expected, cache).await?;
+        let made = open::make(store, &environment, &expected, cache);
+        let (_, meta) = open::unless_refused(store, made).await?;
         drop(expected);
         let opened = open::open(store, config, environment, Some(meta)).await?;
         Ok(Volume::begin(opened))

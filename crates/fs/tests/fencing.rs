@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::common::{Bucket, Life, ROOT, assert_bytes, eventually, folder, pattern, user};
 use forebay_fs::{Expected, Stopped, Takeover, Volume};
+use forebay_object::faults::{FaultKind, Request};
 use forebay_salvage::logs::{Content, Logs, Salvage};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability};
@@ -416,6 +417,34 @@ fn of_two_gateways_that_open_a_free_volume_at_the_same_moment_one_is_refused_and
     let last = bucket.start(|_| {});
     assert_eq!(last.list(Inode::ROOT, 10).len(), 2 + 4);
     last.stop();
+}
+
+#[test]
+fn a_start_that_is_refused_leaves_a_free_volume_free() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|_| {});
+    life.create(b"file");
+    life.stop();
+    let elsewhere = || {
+        let mut site = bucket.seen_elsewhere();
+        site.takeover = Takeover::Refuse;
+        site
+    };
+    let first = elsewhere();
+    let faults = &first.controls;
+    for times in 1..=2 {
+        faults.next(Request::Put, "manifest", FaultKind::Refused, 1);
+        let error = first.try_start_with(first.config()).err().unwrap();
+        assert!(error.to_string().contains("no permission"), "{error}");
+        assert_eq!(
+            faults.injected()[&FaultKind::Refused],
+            times,
+            "after its note was written"
+        );
+    }
+    let second = elsewhere().start(|_| {});
+    assert_eq!(second.list(Inode::ROOT, 10).len(), 2 + 1);
+    second.stop();
 }
 
 /// A client still has the handle, and must not reach another file with it.

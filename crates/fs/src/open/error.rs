@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use forebay_environment::state_file::LocalError;
 use forebay_meta::StoreError;
 use forebay_meta::volume::VolumeError;
+use forebay_object::Refusal;
 use forebay_types::{Epoch, Lsn, VolumeId};
 
 use super::held::HeldVolume;
@@ -19,6 +20,14 @@ pub enum OpenError {
     /// The metadata in the bucket cannot be used.
     #[error("the volume's metadata cannot be opened: {0}")]
     Metadata(#[from] StoreError),
+    /// The store refuses a request, until a person acts.
+    #[error("{url}: {refusal}")]
+    Refused {
+        /// The store.
+        url: String,
+        /// Its message and the remedy.
+        refusal: Refusal,
+    },
     /// The volume has a descriptor but no metadata.
     #[error(
         "the volume at {url} has no metadata. If `forebay format` was interrupted, delete the object {object} and format again; otherwise the metadata were deleted: put them back from a copy of the bucket"

@@ -29,7 +29,7 @@ use crate::config::Takeover;
 /// How often the note is read again because its version has changed, or the result of a write is not known.
 const ATTEMPTS: u32 = 8;
 
-/// The limit of time for reading which gateway has taken the volume over.
+/// The limit of time for reading which gateway has taken the volume over, and for giving a volume back.
 const QUESTION_LIMIT: Duration = Duration::from_secs(5);
 
 /// The state of a gateway that starts.
@@ -93,6 +93,8 @@ pub(crate) struct Hold {
     note: Holder,
     /// The note's version in the bucket.
     version: Mutex<UpdateVersion>,
+    /// The note that it replaced, if the volume was free by that.
+    free: Option<Holder>,
 }
 
 impl Hold {
@@ -108,11 +110,12 @@ impl Hold {
             object: HOLDER_NAME.to_owned(),
             source,
         };
-        let hold = |version| Hold {
+        let hold = |version, free| Hold {
             store: store.clone(),
             root: root.clone(),
             note: candidate.note.clone(),
             version: Mutex::new(version),
+            free,
         };
         let put = |replaced| candidate.note.put(&store, &root, replaced);
         // A restart, which replaces the note that this folder wrote last, need not read it.
@@ -126,18 +129,23 @@ impl Hold {
             ),
             None => None,
         };
+        let mut free = None;
         for _ in 0..ATTEMPTS {
             if let Some(Ok(HolderPut::Done(version))) = outcome {
-                return Ok(hold(version));
+                return Ok(hold(version, free));
             }
             let found = StoredHolder::load(&store, &root).await.map_err(failed)?;
             // Of a request that was repeated, or whose answer got lost.
             if let Some(found) = &found
                 && found.holder.as_ref() == Ok(&candidate.note)
             {
-                return Ok(hold(found.version.clone()));
+                return Ok(hold(found.version.clone(), free));
             }
             let verdict = candidate.judge(found.as_ref().map(|found| &found.holder));
+            free = found
+                .as_ref()
+                .and_then(|found| found.holder.clone().ok())
+                .filter(Holder::is_free);
             let replaced = match found {
                 Some(found) if verdict == Verdict::Held => {
                     if candidate.takeover == Takeover::Refuse {
@@ -155,7 +163,7 @@ impl Hold {
             outcome = Some(put(replaced).await);
         }
         match outcome {
-            Some(Ok(HolderPut::Done(version))) => Ok(hold(version)),
+            Some(Ok(HolderPut::Done(version))) => Ok(hold(version, free)),
             Some(Err(error)) => Err(failed(error)),
             _ => Err(failed(too_many())),
         }
@@ -201,6 +209,24 @@ impl Hold {
             }
             Ok(HolderPut::Conflict) => Err("another gateway has taken the volume".to_owned()),
             Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Puts the note back that made the volume free, after an opening that failed: this gateway has nothing that the
+    /// bucket does not have, so that a start elsewhere, or with another `data_dir`, need not take the volume over.
+    /// Nothing is written if the volume was not free, or if this takes more than five seconds.
+    pub(super) async fn give_back(&self) {
+        let Some(free) = &self.free else {
+            return;
+        };
+        let replaced = self.version.lock().clone();
+        let put = free.put(&self.store, &self.root, Some(replaced));
+        match tokio::time::timeout(QUESTION_LIMIT, put).await {
+            Ok(Ok(HolderPut::Done(_) | HolderPut::Conflict)) => {}
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "giving the volume back after a failed start")
+            }
+            Err(_) => tracing::debug!("giving the volume back after a failed start: no answer"),
         }
     }
 

@@ -28,11 +28,13 @@ pub enum FaultKind {
     StaleList,
     /// A get is answered as if the object ended before the requested range (HTTP 416).
     SeemsCut,
+    /// HTTP 403 for lack of permission, without effect.
+    Refused,
 }
 
 impl FaultKind {
-    /// All kinds that may hit any request at any time. Not [`SeemsCut`](Self::SeemsCut): twice in a row it looks like a
-    /// damaged bucket.
+    /// All kinds that may hit any request at any time. Not [`SeemsCut`](Self::SeemsCut), which looks like a
+    /// damaged bucket twice in a row, and not [`Refused`](Self::Refused), which lasts until a person acts.
     pub const ALL: [FaultKind; 8] = [
         FaultKind::ServerError,
         FaultKind::SlowDown,

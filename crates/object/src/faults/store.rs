@@ -59,7 +59,8 @@ impl FaultyStore {
             | FaultKind::SlowDown
             | FaultKind::Hang
             | FaultKind::Reset
-            | FaultKind::SeemsCut),
+            | FaultKind::SeemsCut
+            | FaultKind::Refused),
         ) = kind
         {
             self.faults.injected_one(kind);
@@ -68,6 +69,7 @@ impl FaultyStore {
                 FaultKind::SlowDown => slow_down(location),
                 FaultKind::Reset => io_error("connection reset by peer"),
                 FaultKind::SeemsCut => seems_cut(location),
+                FaultKind::Refused => refused(location, "no permission"),
                 _ => std::future::pending().await,
             });
         }
@@ -107,10 +109,7 @@ impl FaultyStore {
             self.faults.pack_deletes.pass().await;
         }
         if self.faults.refuses_deletes() {
-            return Err(Error::PermissionDenied {
-                path: location.to_string(),
-                source: "no right to delete".into(),
-            });
+            return Err(refused(location.as_ref(), "no right to delete"));
         }
         let (kind, _) = self.before(Request::Delete, location.as_ref()).await?;
         let named = stream::iter([Ok(location.clone())]).boxed();
@@ -180,6 +179,13 @@ fn slow_down(location: &str) -> Error {
         ..Words::default()
     };
     sorted(location, words)
+}
+
+fn refused(location: &str, why: &'static str) -> Error {
+    Error::PermissionDenied {
+        path: location.to_owned(),
+        source: why.into(),
+    }
 }
 
 fn seems_cut(location: &str) -> Error {

@@ -133,6 +133,7 @@ async fn a_held_volume_is_refused_with_its_holder_and_left_as_it_is() {
         assert_eq!(stored(&store).await, note(OURS, 1));
         // The gateway that was taken over can no longer mark the volume as free.
         let other = Hold {
+            free: None,
             store: store.clone(),
             root,
             note: held,
@@ -221,4 +222,26 @@ async fn a_note_that_cannot_be_read_stops_all_but_the_gateway_whose_log_goes_on(
     take(&store, continuing).await.unwrap();
     damage().await;
     take(&store, candidate(Takeover::Allow)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_free_volume_is_given_back_as_it_was_and_a_taken_one_is_not() {
+    let (store, root) = bucket();
+    left_with(0).put(&store, &root, None).await.unwrap();
+    let held = take(&store, candidate(Takeover::Refuse)).await.unwrap();
+    assert_eq!(stored(&store).await, note(OURS, 1));
+    held.give_back().await;
+    assert_eq!(stored(&store).await, left_with(0));
+    // Not over the note of a gateway that has taken it meanwhile.
+    let held = take(&store, candidate(Takeover::Refuse)).await.unwrap();
+    let third = Candidate {
+        note: note([3; 16], 3),
+        ..candidate(Takeover::Allow)
+    };
+    let last = take(&store, third).await.unwrap();
+    held.give_back().await;
+    assert_eq!(stored(&store).await, note([3; 16], 3));
+    // The gateway that it was taken from may have changes that the bucket does not have.
+    last.give_back().await;
+    assert_eq!(stored(&store).await, note([3; 16], 3));
 }

@@ -133,7 +133,7 @@ fn a_small_body_goes_before_large_ones_that_wait() {
     for body in [0, 1] {
         assert!(
             matches!(scene.ask(body), Permit::Wait(_)),
-            "it is not its permit"
+            "another body is before it"
         );
     }
     assert_eq!(scene.ask(2), Permit::Go);

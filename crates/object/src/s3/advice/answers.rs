@@ -426,7 +426,7 @@ pub static ANSWERS: &[Advice] = &[
         403,
         Credentials,
         Fault::BadCredentials,
-        "the secret is not the one of the access key, or something on the direction alters requests",
+        "the secret is not the one of the access key, or something on the way alters requests",
         "check the access key, its secret and whether it has expired; then a proxy that changes headers or paths",
     ),
     row(

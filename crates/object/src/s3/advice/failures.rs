@@ -69,7 +69,7 @@ const SILENT: Advice = row(
     Kind::Again,
     Fault::Unreachable,
     "the server cannot be reached: it did not answer in time",
-    "check the endpoint (AWS_ENDPOINT_URL), the network, a firewall on the direction, and whether the server runs",
+    "check the endpoint (AWS_ENDPOINT_URL), the network, a firewall on the way, and whether the server runs",
 );
 const UNREACHABLE: Advice = row(
     "not reached",
