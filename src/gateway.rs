@@ -28,6 +28,9 @@ use crate::store;
 use crate::tls;
 use crate::watch::Watcher;
 
+/// The limit for closing a volume whose gateway cannot listen.
+const CLOSE_AFTER_FAILURE: Duration = Duration::from_secs(3);
+
 /// Fraction of a stop's time in which the volume may publish; the rest is for closing everything.
 const FLUSH_SHARE: f64 = 0.9;
 
@@ -206,20 +209,29 @@ impl NfsGateway {
                 ..limits
             },
         };
-        let view = |view| seen(&volume, view);
-        let server = Server::bind_views(config.listen, nfs, view)
-            .await
-            .map_err(|error| listen_failed(config.listen, &error))?;
-        let address = server.local_addr().map_err(|error| error.to_string())?;
-        let export_control = server.export_control();
-        let tls_control = server.tls_control();
-        tls_control.replace(tls);
-        let server = server.with_locks(lock_config(&config)).await;
-        let server = server.map_err(|error| {
-            let folder = config.data_dir.display();
-            format!("cannot store the list of clients that hold locks in {folder}: {error}; check that the folder belongs to this user, and that its disk is not full")
-        })?;
-        let registration = register_with_rpcbind(config.rpcbind, address).await?;
+        let listening = async {
+            let view = |view| seen(&volume, view);
+            let server = Server::bind_views(config.listen, nfs, view)
+                .await
+                .map_err(|error| listen_failed(config.listen, &error))?;
+            let address = server.local_addr().map_err(|error| error.to_string())?;
+            let export_control = server.export_control();
+            let tls_control = server.tls_control();
+            tls_control.replace(tls);
+            let server = server.with_locks(lock_config(&config)).await;
+            let server = server.map_err(|error| {
+                let folder = config.data_dir.display();
+                format!("cannot store the list of clients that hold locks in {folder}: {error}; check that the folder belongs to this user, and that its disk is not full")
+            })?;
+            let registration = register_with_rpcbind(config.rpcbind, address).await?;
+            Ok::<_, Failure>((server, address, export_control, tls_control, registration))
+        };
+        let listening = listening.await;
+        if listening.is_err() {
+            // No client was served: another gateway may have the volume.
+            volume.close(CLOSE_AFTER_FAILURE).await;
+        }
+        let (server, address, export_control, tls_control, registration) = listening?;
         let watched = volume.clone();
         let watcher = Watcher::new(
             move || watched.status(),

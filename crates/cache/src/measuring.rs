@@ -1,20 +1,14 @@
 //! Internals of this crate for the benchmarks.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::Cache;
-use crate::pool::{Buffer, Class};
-
-static RECYCLES: AtomicBool = AtomicBool::new(true);
+use crate::pool::{Buffer, Class, RECYCLES};
 
 /// Whether all pools of this process recycle buffers from now on, as they do by default, or return them to the
 /// allocator.
 pub fn recycle(recycled: bool) {
     RECYCLES.store(recycled, Ordering::Relaxed);
-}
-
-pub(crate) fn recycles() -> bool {
-    RECYCLES.load(Ordering::Relaxed)
 }
 
 /// The buffer sizes, in bytes.

@@ -81,9 +81,9 @@ pub struct CollectorStatus {
 pub(crate) struct Collector {
     context: Context,
     survey: Mutex<Survey>,
-    /// Notified after the publisher's turn if something was committed or read.
+    /// Notified after a step between checkpoints if something was committed or read.
     wake: Notify,
-    /// A copy that waits for the publisher's turn.
+    /// A copy that waits for its step between checkpoints.
     copied: Mutex<Option<Rewritten>>,
     /// Something was committed or read since the collector was woken.
     changed: AtomicBool,

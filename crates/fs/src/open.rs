@@ -72,7 +72,7 @@ struct Claim {
 
 /// Opens the volume for writing, which fences every gateway that opened it before. `made` are its metadata, open for
 /// writing, if it was just made: that saves half of the requests. Ends at the store's first permanent refusal. If it
-/// fails, the volume is as free as it was before.
+/// fails, a volume that was free is given back ([`Hold::give_back`]).
 pub(crate) async fn open(
     store: &Store,
     mut config: FsConfig,
@@ -92,7 +92,10 @@ pub(crate) async fn open(
             hold,
         }),
         Err(error) => {
-            hold.give_back().await;
+            // The gateway that has fenced this one may have served clients.
+            if !error.is_fenced() {
+                hold.give_back().await;
+            }
             Err(error)
         }
     }

@@ -14,8 +14,8 @@
 //! already, and blocks of the open one that streams have filled are uploaded eagerly. The publisher waits out errors
 //! of the bucket: it tries again until it succeeds or the volume stops.
 //!
-//! Only the publisher commits metadata. Other engines see its commits as [observers](Observer) and commit in its
-//! [between two checkpoints](BetweenCheckpoints).
+//! Only the publisher commits metadata. Other engines see its commits as [observers](Observer), and have it commit their
+//! changes [between two checkpoints](BetweenCheckpoints).
 
 mod account_updates;
 mod between_checkpoints;
@@ -83,7 +83,7 @@ pub(crate) struct Publisher {
     committer: Arc<Committer>,
     progress: Arc<Progress>,
     proof: Arc<Proof>,
-    /// Engines that commit in the publisher's turn.
+    /// Engines whose changes are committed between two checkpoints.
     between: Vec<Arc<dyn BetweenCheckpoints>>,
     /// Decides how packs are compressed.
     compressing: Arc<Packs>,

@@ -104,7 +104,7 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// See [`OpenError`]; nothing is lost by a failed opening, and the volume is as free as before.
+    /// See [`OpenError`]; nothing is lost by a failed opening, and a volume that was free is free again.
     pub async fn open(store: &Store, config: FsConfig) -> std::result::Result<Volume, OpenError> {
         let environment = Environment::real(config.data_dir.clone());
         Volume::open_in(store, config, environment).await

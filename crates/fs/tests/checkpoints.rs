@@ -389,6 +389,35 @@ fn writes_and_renames_during_an_upload_neither_wait_nor_get_lost() {
 }
 
 #[test]
+fn a_checkpoint_has_the_attributes_of_its_end_though_its_packs_wait_for_one_another() {
+    let bucket = Bucket::new();
+    let life = bucket.start(|config| {
+        (config.pack_bytes, config.upload_parallel) = (1 << 20, 1);
+    });
+    let inode = life.create(b"file");
+    let old = pattern(1, 12 << 20);
+    life.write(inode, 0, &old, Stability::Unstable);
+    bucket.controls.pack_puts.close();
+    let flush = life.spawn(|volume| async move { volume.flush().await.unwrap() });
+    // The checkpoint is closed, and most of its packs are not built: its metadata follow them.
+    eventually("an upload is under way", || {
+        bucket.controls.pack_puts.held() > 0
+    });
+    life.truncate(inode, 2 << 20);
+    bucket.controls.pack_puts.open();
+    life.join(flush);
+    let copy = bucket.copy();
+    let other = copy.start_elsewhere(|_| {});
+    let found = other.lookup(b"file").inode;
+    assert_eq!(other.getattr(found).unwrap().size, old.len() as u64);
+    assert_bytes(&other.read(found, 0, 12 << 20), &old);
+    other.crash();
+    life.flush();
+    assert_eq!(life.getattr(inode).unwrap().size, 2 << 20);
+    life.crash();
+}
+
+#[test]
 fn a_reader_whose_pack_was_deleted_under_it_reads_what_took_its_place() {
     let bucket = Bucket::new();
     let life = bucket.start(|config| config.memory_limit = 16 << 20);

@@ -436,11 +436,7 @@ fn a_start_that_is_refused_leaves_a_free_volume_free() {
         faults.next(Request::Put, "manifest", FaultKind::Refused, 1);
         let error = first.try_start_with(first.config()).err().unwrap();
         assert!(error.to_string().contains("no permission"), "{error}");
-        assert_eq!(
-            faults.injected()[&FaultKind::Refused],
-            times,
-            "after its note was written"
-        );
+        assert_eq!(faults.injected()[&FaultKind::Refused], times);
     }
     let second = elsewhere().start(|_| {});
     assert_eq!(second.list(Inode::ROOT, 10).len(), 2 + 1);

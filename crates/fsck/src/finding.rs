@@ -153,7 +153,7 @@ pub enum Finding {
     NameAndCookieDiffer { #[serde(serialize_with = "number")] directory: Inode, name: Name, cookie: u64, why: &'static str },
 
     #[error("inode {inode} has {blocks} block maps, but {why}")]
-    UnreferencedBlocks { #[serde(serialize_with = "number")] inode: Inode, blocks: u64, why: &'static str },
+    BlocksWithoutFile { #[serde(serialize_with = "number")] inode: Inode, blocks: u64, why: &'static str },
     #[error("block {block} of inode {inode} has bytes behind the end of the file at {size}")]
     BlockBehindEnd { #[serde(serialize_with = "number")] inode: Inode, block: u64, size: u64 },
     #[error("block {block} of inode {inode} refers to an impossible frame: {why}")]
@@ -174,7 +174,7 @@ pub enum Finding {
     #[error("the account of pack {pack} is impossible: {why}")]
     BadPackAccount { #[serde(serialize_with = "digits")] pack: PackId, why: &'static str },
     #[error("pack {pack} does not exist, but there is a note on {of}")]
-    UnreferencedNote { #[serde(serialize_with = "digits")] pack: PackId, of: &'static str },
+    NoteWithoutPack { #[serde(serialize_with = "digits")] pack: PackId, of: &'static str },
     #[error("the note on the frame at byte {offset} of pack {pack} is impossible")]
     ImpossibleNote { #[serde(serialize_with = "digits")] pack: PackId, offset: u32 },
     #[error("{is} blocks share frames of pack {pack} that were written for other blocks, but only {says} of them are noted")]
@@ -232,7 +232,7 @@ impl Finding {
             Finding::NameWithoutCookie { .. } => "name-without-cookie",
             Finding::CookieWithoutName { .. } => "cookie-without-name",
             Finding::NameAndCookieDiffer { .. } => "name-and-cookie-differ",
-            Finding::UnreferencedBlocks { .. } => "unreferenced-blocks",
+            Finding::BlocksWithoutFile { .. } => "blocks-without-file",
             Finding::BlockBehindEnd { .. } => "block-behind-end",
             Finding::ImpossibleFrame { .. } => "impossible-frame",
             Finding::WrongUsed { .. } => "wrong-used",
@@ -242,7 +242,7 @@ impl Finding {
             Finding::WrongLiveBytes { .. } => "wrong-live-bytes",
             Finding::DeadPackInUse { .. } => "dead-pack-in-use",
             Finding::BadPackAccount { .. } => "bad-pack-account",
-            Finding::UnreferencedNote { .. } => "unreferenced-note",
+            Finding::NoteWithoutPack { .. } => "note-without-pack",
             Finding::ImpossibleNote { .. } => "impossible-note",
             Finding::MissingSharers { .. } => "missing-sharers",
             Finding::MissingPack { .. } => "missing-pack",
@@ -267,7 +267,7 @@ impl Finding {
             | Finding::NextCookieTooLow { inode, .. }
             | Finding::WrongParent { inode, .. }
             | Finding::ManyNames { inode, .. }
-            | Finding::UnreferencedBlocks { inode, .. }
+            | Finding::BlocksWithoutFile { inode, .. }
             | Finding::BlockBehindEnd { inode, .. }
             | Finding::ImpossibleFrame { inode, .. }
             | Finding::WrongUsed { inode, .. }

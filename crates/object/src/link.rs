@@ -26,7 +26,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 pub use limit::{Hours, LinkLimit};
 
-use queue::{Class, Permit, Queue, Ticket};
+use queue::{Answer, Class, Queue, Ticket};
 
 pub(crate) use queue::PIECE;
 
@@ -154,7 +154,7 @@ impl Waiting {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        ask: impl Fn(&mut Queue, &mut Option<Ticket>, Instant, u16) -> Permit,
+        ask: impl Fn(&mut Queue, &mut Option<Ticket>, Instant, u16) -> Answer,
     ) -> Poll<()> {
         loop {
             let Some(until) = self.ask(cx.waker(), &ask) else {
@@ -174,20 +174,20 @@ impl Waiting {
     fn ask(
         &mut self,
         waker: &Waker,
-        ask: impl Fn(&mut Queue, &mut Option<Ticket>, Instant, u16) -> Permit,
+        ask: impl Fn(&mut Queue, &mut Option<Ticket>, Instant, u16) -> Answer,
     ) -> Option<Instant> {
         let lane = self.link.lane(self.direction)?;
         let (now, minute) = (Instant::now(), (self.link.minute)());
         let mut lane = lane.lock();
         let before = self.place;
         match ask(&mut lane.queue, &mut self.place, now, minute) {
-            Permit::Wait(until) => {
+            Answer::Wait(until) => {
                 if let Some(place) = self.place {
                     lane.wakers.insert(place, waker.clone());
                 }
                 Some(until)
             }
-            Permit::Go => {
+            Answer::Granted => {
                 if let Some(place) = before {
                     lane.wakers.remove(&place);
                 }

@@ -1,7 +1,7 @@
 //! The retry policy of all requests: when a failed request is repeated, and when none is sent at all.
 //!
 //! [`RetryingStore`] stands between the program and any store, and every request of the volume goes through it: those for
-//! packs as well as those of SlateDB. Its decisions are in [`policy`], which reads no clock and does no I/O.
+//! packs as well as those of SlateDB. Its decisions are in [`circuit`], which reads no clock and does no I/O.
 //!
 //! * **Reads do not wait for changes.** GET, HEAD and LIST have one circuit, PUT, DELETE and COPY another: each of them
 //!   counts and decides all of the following by itself ([`circuits`]).
@@ -12,7 +12,7 @@
 //! * **Repeats have a budget.** A repeat takes a token and returns it if it succeeds; a request that succeeds at the
 //!   first try earns a fifth of a token; there are never more than twenty. So with any number of callers, the failed
 //!   repeats are at most a fifth of the successful requests, plus twenty.
-//! * **An outage costs little traffic.** After six failures in a row without an answer in between the store is *away*:
+//! * **An outage costs little traffic.** After six failures in a row without an answer in between there is an *outage*:
 //!   requests fail at once, without being sent, except for one at a time, the probe, from half a second to 15 s after
 //!   the last one. An idle volume does not probe.
 //! * **Recovery is gradual.** A successful probe allows one request at a time; each answer allows one more in parallel.
@@ -21,8 +21,8 @@
 //!
 //! Pauses are jittered: half of each is random, so that requests which failed together do not come back together.
 
+mod circuit;
 mod circuits;
-mod policy;
 mod store;
 mod words;
 
@@ -34,13 +34,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub use circuit::RetrySettings;
 pub(crate) use circuits::Kind;
-pub use policy::RetrySettings;
 pub(crate) use store::RetryingStore;
 pub use store::UnansweredTry;
 
+use circuit::{Admission, Outcome, Ticket};
 use circuits::Circuits;
-use policy::{Admission, Outcome, Ticket};
 pub use words::Needs;
 use words::Words;
 

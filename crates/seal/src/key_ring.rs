@@ -432,7 +432,7 @@ pub enum RingError {
     /// A slot opens, but the ring was not written by a holder of the keys.
     #[error(
         "the key ring {KEY_RING_NAME} was changed without the keys; restore an earlier version of \
-         the object, and find out caller can write to the bucket"
+         the object, and find out who can write to the bucket"
     )]
     Changed,
     /// An old ring has replaced a newer one.

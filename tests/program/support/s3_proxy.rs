@@ -101,7 +101,7 @@ struct Plan {
     reach: Reach,
     random: u64,
     /// Kinds of faults, each for one in this number of the requests that it applies to.
-    probabilities: Vec<(Fault, u64)>,
+    one_in: Vec<(Fault, u64)>,
     /// Faults for the next requests with this method and this part of the target, once each.
     script: Vec<(&'static str, &'static str, Fault)>,
     injected: HashMap<Fault, usize>,
@@ -120,7 +120,7 @@ impl Proxy {
             plan: Mutex::new(Plan {
                 reach: Reach::Open,
                 random: seed,
-                probabilities: Vec::new(),
+                one_in: Vec::new(),
                 script: Vec::new(),
                 injected: HashMap::new(),
                 listings: HashMap::new(),
@@ -149,12 +149,7 @@ impl Proxy {
 
     /// Hits one in `of` requests to which the fault applies.
     pub(crate) fn one_in(&self, of: u64, fault: Fault) {
-        self.shared
-            .plan
-            .lock()
-            .unwrap()
-            .probabilities
-            .push((fault, of));
+        self.shared.plan.lock().unwrap().one_in.push((fault, of));
     }
 
     /// Hits the next request with this method and with `part` in its target.
@@ -171,7 +166,7 @@ impl Proxy {
     pub(crate) fn heal(&self) {
         let mut plan = self.shared.plan.lock().unwrap();
         plan.reach = Reach::Open;
-        plan.probabilities.clear();
+        plan.one_in.clear();
         plan.script.clear();
     }
 
@@ -297,7 +292,7 @@ impl Shared {
                 plan.random = mix(plan.random);
                 let drawn = plan.random;
                 let applying = plan
-                    .probabilities
+                    .one_in
                     .iter()
                     .filter(|(fault, _)| fault.applies_to(request));
                 // Independent random bits for each kind, so that one does not hide another.

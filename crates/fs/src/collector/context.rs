@@ -11,7 +11,7 @@ use crate::FsConfig;
 use crate::publisher::{Progress, Stage};
 use crate::state::{Memory, Signals, StoreTrouble};
 
-/// The rooms that the collector uses. It changes nothing in them; it commits its changes in the publisher's turn.
+/// The rooms that the collector uses. It changes nothing in them; the publisher commits its changes between checkpoints.
 pub(crate) struct Context {
     pub(crate) config: Arc<FsConfig>,
     pub(crate) environment: Environment,

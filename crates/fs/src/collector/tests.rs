@@ -50,8 +50,8 @@ async fn map(world: &World) -> BlockMap {
     map.unwrap().unwrap()
 }
 
-/// Gives the collector turns as the publisher does, until its map refers to another pack.
-async fn turns(world: &World, collector: &Collector, committer: &Committer) {
+/// Has the collector do its steps between checkpoints, as the publisher does, until its map refers to another pack.
+async fn steps(world: &World, collector: &Collector, committer: &Committer) {
     while map(world).await.extents()[0].frame.pack == OLD {
         if collector.has_work() {
             collector.step(committer).await.unwrap();
@@ -72,7 +72,7 @@ async fn what_lives_of_a_sparse_pack_moves_to_a_new_one() {
     let task = tokio::spawn(collector.clone().run_forever());
     assert!(!collector.has_work(), "nothing before the first commit");
     collector.committed(&[change], &BTreeSet::new());
-    turns(&world, &collector, &committer).await;
+    steps(&world, &collector, &committer).await;
     let moved = map(&world).await;
     let new = moved.extents()[0].frame.pack;
     assert_eq!(moved.mapped_bytes(), FRAME as u64);

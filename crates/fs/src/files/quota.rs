@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   operator   set, remove and list quotas                operator.rs
-//!   spread     counts, in steps, what lay in a            spread.rs
+//!   recount    counts, in steps, what lay in a            recount.rs
 //!              directory before it got a quota
 //! ```
 //!

@@ -10,6 +10,7 @@ use forebay_object::Refusal;
 use forebay_types::{Epoch, Lsn, VolumeId};
 
 use super::held::HeldVolume;
+use crate::state::Stopped;
 
 /// Why a volume cannot be formatted or opened. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -131,13 +132,21 @@ pub enum OpenError {
     },
     /// The volume was taken over, or the bucket failed for good, while it was being opened.
     #[error(transparent)]
-    Stopped(#[from] crate::state::Stopped),
+    Stopped(#[from] Stopped),
 }
 
 impl OpenError {
     /// Whether there is nothing at all where the volume should be.
     pub fn is_not_formatted(&self) -> bool {
         matches!(self, OpenError::Volume(VolumeError::NotFormatted { .. }))
+    }
+
+    /// Whether another gateway has opened the volume meanwhile.
+    pub(super) fn is_fenced(&self) -> bool {
+        matches!(
+            self,
+            OpenError::Metadata(StoreError::Fenced) | OpenError::Stopped(Stopped::Fenced)
+        )
     }
 
     /// Whether another gateway holds the volume.

@@ -11,7 +11,7 @@
 //!
 //! Where it would be refused, [`Takeover::Allow`] has it take the volume. The note is replaced before the metadata are
 //! opened for writing, and only if it is still the one that was read: of several gateways that start at once one goes
-//! on, and the others have fenced no gateway.
+//! on, and the others have fenced no gateway. If the opening fails after that, a volume that was free is given back.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -93,8 +93,9 @@ pub(crate) struct Hold {
     note: Holder,
     /// The note's version in the bucket.
     version: Mutex<UpdateVersion>,
-    /// The note that it replaced, if the volume was free by that.
-    free: Option<Holder>,
+    /// The note to put back if the opening fails: the one that it replaced, if the volume was free by that, or this
+    /// gateway's own as after an orderly stop, if there was none.
+    free: Mutex<Option<Holder>>,
 }
 
 impl Hold {
@@ -115,7 +116,7 @@ impl Hold {
             root: root.clone(),
             note: candidate.note.clone(),
             version: Mutex::new(version),
-            free,
+            free: Mutex::new(free),
         };
         let put = |replaced| candidate.note.put(&store, &root, replaced);
         // A restart, which replaces the note that this folder wrote last, need not read it.
@@ -142,10 +143,16 @@ impl Hold {
                 return Ok(hold(found.version.clone(), free));
             }
             let verdict = candidate.judge(found.as_ref().map(|found| &found.holder));
-            free = found
-                .as_ref()
-                .and_then(|found| found.holder.clone().ok())
-                .filter(Holder::is_free);
+            free = match &found {
+                None => Some(Holder {
+                    stopped: Some(StoppedInOrder {
+                        at: candidate.note.since,
+                        unpublished_bytes: 0,
+                    }),
+                    ..candidate.note.clone()
+                }),
+                Some(found) => found.holder.clone().ok().filter(Holder::is_free),
+            };
             let replaced = match found {
                 Some(found) if verdict == Verdict::Held => {
                     if candidate.takeover == Takeover::Refuse {
@@ -172,6 +179,8 @@ impl Hold {
     /// Writes the note again, over any other: another gateway has taken the volume after the note was written and
     /// before this one opened it, which has fenced the other one.
     pub(super) async fn take_again(&self) -> Result<(), OpenError> {
+        // That one may have served clients, and has their changes in its log.
+        *self.free.lock() = None;
         let failed = |source| OpenError::Holder {
             object: HOLDER_NAME.to_owned(),
             source,
@@ -212,22 +221,23 @@ impl Hold {
         }
     }
 
-    /// Puts the note back that made the volume free, after an opening that failed: this gateway has nothing that the
-    /// bucket does not have, so that a start elsewhere, or with another `data_dir`, need not take the volume over.
-    /// Nothing is written if the volume was not free, or if this takes more than five seconds.
+    /// Makes the volume free again after an opening that failed, if it was free before: this gateway has served no
+    /// client, so that a start elsewhere, or with another `data_dir`, need not take the volume over. Gives up after
+    /// five seconds.
     pub(super) async fn give_back(&self) {
-        let Some(free) = &self.free else {
+        let Some(free) = self.free.lock().take() else {
             return;
         };
         let replaced = self.version.lock().clone();
         let put = free.put(&self.store, &self.root, Some(replaced));
-        match tokio::time::timeout(QUESTION_LIMIT, put).await {
-            Ok(Ok(HolderPut::Done(_) | HolderPut::Conflict)) => {}
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "giving the volume back after a failed start")
-            }
-            Err(_) => tracing::debug!("giving the volume back after a failed start: no answer"),
-        }
+        let why = match tokio::time::timeout(QUESTION_LIMIT, put).await {
+            Ok(Ok(HolderPut::Done(_) | HolderPut::Conflict)) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer".to_owned(),
+        };
+        tracing::warn!(
+            "cannot note in the bucket that this start has failed ({why}), so this gateway remains noted there as the holder; a start with another data_dir needs --take-over"
+        );
     }
 
     /// ETag of the note, to be kept in the local folder.

@@ -1,4 +1,4 @@
-//! The steps that other engines do in the publisher's turn.
+//! The steps of other engines between two checkpoints.
 
 use async_trait::async_trait;
 

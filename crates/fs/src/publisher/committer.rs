@@ -1,6 +1,6 @@
 //! Commits: one atomic metadata batch, with its changes to the accounts of packs and the records of observers.
 //!
-//! The publisher commits, and engines commit in its turn: never two at a time. Errors of the bucket are waited out.
+//! The publisher commits, and engines commit between two of its checkpoints: never two at a time. Errors of the bucket are waited out.
 
 use std::collections::BTreeSet;
 use std::future::Future;

@@ -130,7 +130,7 @@ impl<'a> Maps<'a> {
         };
         if let Some(why) = why {
             let Current { inode, blocks, .. } = current;
-            sink.found(Finding::UnreferencedBlocks { inode, blocks, why });
+            sink.found(Finding::BlocksWithoutFile { inode, blocks, why });
         }
         if let Some(row) = row {
             if !current.unreadable {

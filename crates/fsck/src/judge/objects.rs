@@ -18,7 +18,7 @@ pub(crate) const NAME_MAX: usize = 255;
 /// Longest target of a symbolic link, in bytes.
 const SYMLINK_MAX: usize = 4096;
 /// Number of inodes without a directory whose names are counted before they are reported.
-const UNREFERENCED_LIMIT: usize = 10_000;
+const NO_DIRECTORY_LIMIT: usize = 10_000;
 
 /// The meaning of an inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(crate) struct Objects {
     rows: Vec<Row>,
     directories: Vec<DirectoryRow>,
     /// Numbers of names and cookies in inodes that are no directories.
-    unreferenced: BTreeMap<Inode, u64>,
+    in_no_directory: BTreeMap<Inode, u64>,
 }
 
 impl Objects {
@@ -94,7 +94,7 @@ impl Objects {
             limit,
             rows: Vec::new(),
             directories: Vec::new(),
-            unreferenced: BTreeMap::new(),
+            in_no_directory: BTreeMap::new(),
         }
     }
 
@@ -340,7 +340,7 @@ impl Objects {
 
     /// Called after the last record. Returns the directories whose names and cookies differ.
     pub(crate) fn finish(&mut self, sink: &mut dyn Sink) -> Vec<Inode> {
-        self.report_unreferenced(sink);
+        self.report_in_no_directory(sink);
         if self.holds(Inode::ROOT) && self.find(Inode::ROOT).is_none() {
             let why = "does not exist";
             sink.found(Finding::BadRoot { why });
@@ -375,16 +375,16 @@ impl Objects {
         self.rows.binary_search_by_key(&inode, |row| row.inode).ok()
     }
 
-    /// The row of a directory. If there is none, counts the entry as unreferenced and returns `None`.
+    /// The row of a directory. If there is none, counts the entry as one in no directory and returns `None`.
     fn directory(&mut self, inode: Inode, sink: &mut dyn Sink) -> Option<&mut DirectoryRow> {
         let row = self.find(inode).and_then(|at| self.rows.get(at));
         let at = match row {
             Some(row) if row.what == What::Unreadable => return None,
             Some(row) if row.directory != NONE => row.directory as usize,
             _ => {
-                *self.unreferenced.entry(inode).or_default() += 1;
-                if self.unreferenced.len() > UNREFERENCED_LIMIT {
-                    self.report_unreferenced(sink);
+                *self.in_no_directory.entry(inode).or_default() += 1;
+                if self.in_no_directory.len() > NO_DIRECTORY_LIMIT {
+                    self.report_in_no_directory(sink);
                 }
                 return None;
             }
@@ -392,8 +392,8 @@ impl Objects {
         self.directories.get_mut(at)
     }
 
-    fn report_unreferenced(&mut self, sink: &mut dyn Sink) {
-        for (directory, entries) in std::mem::take(&mut self.unreferenced) {
+    fn report_in_no_directory(&mut self, sink: &mut dyn Sink) {
+        for (directory, entries) in std::mem::take(&mut self.in_no_directory) {
             sink.found(Finding::NamesInNoDirectory { directory, entries });
         }
     }

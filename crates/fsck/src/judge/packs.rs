@@ -168,7 +168,7 @@ impl Packs {
     pub(crate) fn frames_note(&self, pack: PackId, note: Option<&PackFrames>, sink: &mut dyn Sink) {
         if self.find(pack).is_none() {
             let of = "the content of its frames";
-            sink.found(Finding::UnreferencedNote { pack, of });
+            sink.found(Finding::NoteWithoutPack { pack, of });
             return;
         }
         let (Some(limit), Some(PackFrames(frames))) = (self.frames_end(pack), note) else {
@@ -198,7 +198,7 @@ impl Packs {
             Some(row) => row.noted_sharers += 1,
             None => {
                 let of = "a block that shares its frames";
-                sink.found(Finding::UnreferencedNote { pack, of });
+                sink.found(Finding::NoteWithoutPack { pack, of });
             }
         }
     }

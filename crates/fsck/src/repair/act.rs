@@ -40,7 +40,7 @@ fn phase_of(finding: &Finding) -> Option<u8> {
         | Finding::NextCookieTooLow { .. } => 0,
         Finding::BadRoot { .. }
         | Finding::NamesInNoDirectory { .. }
-        | Finding::UnreferencedBlocks { .. } => 1,
+        | Finding::BlocksWithoutFile { .. } => 1,
         Finding::NameWithoutObject { .. }
         | Finding::WrongKind { .. }
         | Finding::BadName { .. }
@@ -69,7 +69,7 @@ fn phase_of(finding: &Finding) -> Option<u8> {
         Finding::BadPackAccount { .. } => 8,
         Finding::ImpossibleFrame { .. }
         | Finding::CheckOfNoPack { .. }
-        | Finding::UnreferencedNote { .. }
+        | Finding::NoteWithoutPack { .. }
         | Finding::ImpossibleNote { .. } => 9,
         // From the block maps that are left.
         Finding::MissingSharers { .. } => 10,
@@ -112,8 +112,8 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
         Finding::NamesInNoDirectory { directory, entries } => {
             names::of_no_directory(work, on, (*directory, *entries)).await?;
         }
-        Finding::UnreferencedBlocks { inode, blocks, .. } => {
-            maps::unreferenced(work, on, (*inode, *blocks)).await?;
+        Finding::BlocksWithoutFile { inode, blocks, .. } => {
+            maps::without_file(work, on, (*inode, *blocks)).await?;
         }
         Finding::NameWithoutObject {
             directory,
@@ -242,7 +242,7 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
             work.delete(&Key::Scrub(*pack));
             work.did(on, format!("removed the scrub result of pack {pack}"));
         }
-        Finding::UnreferencedNote { pack, .. } => {
+        Finding::NoteWithoutPack { pack, .. } => {
             packs::forget_sharers(work, *pack).await?;
             packs::forget_frames(work, on, *pack).await?;
         }

@@ -10,7 +10,7 @@ use crate::finding::Finding;
 use crate::judge::maps::impossible;
 
 /// Repairs block maps of an object that is no file, or is missing.
-pub(super) async fn unreferenced(
+pub(super) async fn without_file(
     work: &mut Work<'_>,
     finding: &Finding,
     (inode, blocks): (Inode, u64),

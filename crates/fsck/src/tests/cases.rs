@@ -250,7 +250,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     (
         |v| v.delete(&Key::Garbage(Inode(7))),
-        &["unreferenced-blocks"],
+        &["blocks-without-file"],
     ),
     (
         |v| v.inode(3, |record| record.size = 4999),
@@ -423,7 +423,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     (
         Volume::notes_on_a_pack_that_is_not_there,
-        &["unreferenced-note"],
+        &["note-without-pack"],
     ),
     (Volume::impossible_note, &["impossible-note"]),
     (Volume::share_without_a_note, &["missing-sharers"]),

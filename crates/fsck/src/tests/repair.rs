@@ -124,7 +124,7 @@ fn a_repair_that_is_cut_off_anywhere_makes_nothing_worse_and_is_ended_by_the_nex
 /// Objects that were made again, or lost their only name to damage, have no name until the next phase.
 fn is_orphaned(before: &BTreeSet<&'static str>, name: &str) -> bool {
     let from = [
-        "unreferenced-blocks",
+        "blocks-without-file",
         "names-in-no-directory",
         "damaged-record",
         "bad-root",

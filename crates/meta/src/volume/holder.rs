@@ -1,6 +1,6 @@
 //! The holder's note: the object that names the gateway that holds a volume, and whether it has stopped in order.
 //!
-//! A gateway writes it before it opens the metadata for writing, and once more when it stops. Each write replaces
+//! A gateway writes it before it opens the metadata for writing, and once more when it stops or its start fails. Each write replaces
 //! exactly the version that was read, so of two gateways that start at the same moment one fails here, before it can
 //! fence the other. In between it is not written: an idle volume makes no requests, and the note does not show
 //! whether its gateway still runs.

@@ -33,8 +33,8 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// All kinds that may hit any request at any time. Not [`SeemsCut`](Self::SeemsCut), which looks like a
-    /// damaged bucket twice in a row, and not [`Refused`](Self::Refused), which lasts until a person acts.
+    /// All kinds that may hit any request at any time. Not [`SeemsCut`](Self::SeemsCut), which, twice in a
+    /// row, looks like a damaged bucket, and not [`Refused`](Self::Refused), which lasts until a person acts.
     pub const ALL: [FaultKind; 8] = [
         FaultKind::ServerError,
         FaultKind::SlowDown,
@@ -225,17 +225,17 @@ impl Faults {
         self.deletes_refused.load(Ordering::SeqCst)
     }
 
-    pub(super) fn under_way(&self) -> InTransit<'_> {
+    pub(super) fn under_way(&self) -> RequestInFlight<'_> {
         self.under_way_with(0)
     }
 
     /// Counts a request in flight that puts this number of bytes.
-    pub(super) fn under_way_with(&self, bytes: usize) -> InTransit<'_> {
+    pub(super) fn under_way_with(&self, bytes: usize) -> RequestInFlight<'_> {
         let now = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_in_flight.fetch_max(now, Ordering::SeqCst);
         let now = self.bytes_in_flight.fetch_add(bytes, Ordering::SeqCst) + bytes;
         self.most_bytes_in_flight.fetch_max(now, Ordering::SeqCst);
-        InTransit {
+        RequestInFlight {
             faults: self,
             bytes,
         }
@@ -287,12 +287,12 @@ impl Faults {
 }
 
 /// A request in flight.
-pub(super) struct InTransit<'a> {
+pub(super) struct RequestInFlight<'a> {
     faults: &'a Faults,
     bytes: usize,
 }
 
-impl Drop for InTransit<'_> {
+impl Drop for RequestInFlight<'_> {
     fn drop(&mut self) {
         self.faults.in_flight.fetch_sub(1, Ordering::SeqCst);
         let bytes = &self.faults.bytes_in_flight;

@@ -64,9 +64,9 @@ pub(super) struct Ticket(u64);
 
 /// The answer to a request for a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Permit {
+pub(super) enum Answer {
     /// The tokens are taken. The place is given up.
-    Go,
+    Granted,
     /// Ask again when the body in front has left, and at this time in any case.
     Wait(Instant),
 }
@@ -139,7 +139,7 @@ impl Queue {
         bytes: usize,
         now: Instant,
         minute: u16,
-    ) -> Permit {
+    ) -> Answer {
         let rate = self.limit.rate_at(minute);
         self.fill(rate, now);
         let own = self.place(place);
@@ -147,18 +147,18 @@ impl Queue {
         self.note(now);
         let Some(rate) = rate else {
             self.take(place, now);
-            return Permit::Go;
+            return Answer::Granted;
         };
         let count = bytes.min(PIECE);
         let bytes = count as f64;
         if self.next(now) != Some(own) {
-            return Permit::Wait(now + ASK_AGAIN);
+            return Answer::Wait(now + ASK_AGAIN);
         }
         if self.tokens < bytes {
             let missing = Duration::from_secs_f64((bytes - self.tokens) / rate as f64);
             // Never zero: a rounded time would be asked for again and again.
             let pause = missing.clamp(Duration::from_millis(1), ASK_AGAIN);
-            return Permit::Wait(now + pause);
+            return Answer::Wait(now + pause);
         }
         self.tokens -= bytes;
         match class {
@@ -167,7 +167,7 @@ impl Queue {
             Class::Large => self.passed = self.passed.saturating_sub(BEFORE_LARGE),
         }
         self.take(place, now);
-        Permit::Go
+        Answer::Granted
     }
 
     /// Asks whether a body may begin; [`Queue::end`] has to follow.
@@ -177,19 +177,19 @@ impl Queue {
         class: Class,
         now: Instant,
         minute: u16,
-    ) -> Permit {
+    ) -> Answer {
         let own = self.place(place);
         enter(&mut self.of(class).beginners, own, now);
         self.note(now);
         if let Some(rate) = self.limit.rate_at(minute) {
             let is_full = self.of(class).under_way >= class.most(rate);
             if is_full || self.next_to_begin(class, now) != Some(own) {
-                return Permit::Wait(now + ASK_AGAIN);
+                return Answer::Wait(now + ASK_AGAIN);
             }
         }
         self.of(class).under_way += 1;
         self.take(place, now);
-        Permit::Go
+        Answer::Granted
     }
 
     /// Notes that a body which has begun has ended, or was given up.

@@ -10,7 +10,7 @@
 
 use tokio::time::Instant;
 
-use super::policy::{Circuit, Outcome, RetrySettings, Ticket};
+use super::circuit::{Circuit, Outcome, RetrySettings, Ticket};
 
 /// The effect of a request on the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Circuits {
 mod tests {
     use std::time::Duration;
 
-    use super::super::policy::Admission;
+    use super::super::circuit::Admission;
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -61,7 +61,7 @@ pub(super) async fn connect(
         .no_credentials()
         // The layer above all stores decides which requests are repeated, and when.
         .retry_config(RetryConfig::disabled())
-        // No limit for answers: the patient client has its own. With the same setting for all requests, they also share
+        // No limit for answers: the stall guard has its own. With the same setting for all requests, they also share
         // one pool of connections.
         .timeout_config(
             TimeoutConfig::builder()
@@ -69,7 +69,7 @@ pub(super) async fn connect(
                 .build(),
         )
         // For bodies of answers only: it does not notice stalled uploads from memory. If a limit slows bodies down, the
-        // patient client watches them itself.
+        // stall guard watches them itself.
         .stalled_stream_protection(if limits_answers {
             StalledStreamProtectionConfig::disabled()
         } else {

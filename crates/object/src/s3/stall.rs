@@ -158,7 +158,7 @@ impl HttpClient for StallGuard {
         settings: &HttpConnectorSettings,
         components: &RuntimeComponents,
     ) -> SharedHttpConnector {
-        SharedHttpConnector::new(PatientConnector {
+        SharedHttpConnector::new(StallConnector {
             inner: self.inner.http_connector(settings, components),
             stall_limit: self.stall_limit,
             link: self.link.clone(),
@@ -187,13 +187,13 @@ impl HttpClient for StallGuard {
 }
 
 #[derive(Clone, Debug)]
-struct PatientConnector {
+struct StallConnector {
     inner: SharedHttpConnector,
     stall_limit: Duration,
     link: Option<Arc<Link>>,
 }
 
-impl PatientConnector {
+impl StallConnector {
     /// The permits of a body, if its direction has a limit.
     fn permits(&self, direction: Direction, len: Option<u64>) -> Option<Permits> {
         Permits::new(self.link.as_ref()?, direction, len)
@@ -211,7 +211,7 @@ impl PatientConnector {
     }
 }
 
-impl HttpConnector for PatientConnector {
+impl HttpConnector for StallConnector {
     /// The request is signed by now, so its body may be split into pieces; a retry has a body of its own.
     fn call(&self, mut request: HttpRequest) -> HttpConnectorFuture {
         let len = request.body().content_length();

@@ -13,7 +13,7 @@ use super::shared::Shared;
 use crate::state::{Closing, Flush, State};
 
 /// The next flush may be delayed by at most one part in this many of the time that the last one took.
-const FLUSHES_PER_DELAY: u32 = 8;
+const DELAY_DIVISOR: u32 = 8;
 /// The longest delay, for a disk that is slow for a moment.
 const MAX_DELAY: Duration = Duration::from_millis(1);
 
@@ -39,7 +39,7 @@ pub(super) fn run(shared: &Shared) {
         }
         let began = Instant::now();
         expected = flush(shared, state);
-        delay = (began.elapsed() / FLUSHES_PER_DELAY).min(MAX_DELAY);
+        delay = (began.elapsed() / DELAY_DIVISOR).min(MAX_DELAY);
     }
 }
 

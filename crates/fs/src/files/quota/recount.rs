@@ -1,4 +1,4 @@
-//! Spreading: when a directory gets or loses a quota, moves the counts of the objects below it to the right tree,
+//! Recounting: when a directory gets or loses a quota, moves the counts of the objects below it to the right tree,
 //! while clients work.
 //!
 //! One task walks one tree at a time, in steps of a few objects; each step is one record in the log like any other

@@ -133,7 +133,7 @@ async fn a_held_volume_is_refused_with_its_holder_and_left_as_it_is() {
         assert_eq!(stored(&store).await, note(OURS, 1));
         // The gateway that was taken over can no longer mark the volume as free.
         let other = Hold {
-            free: None,
+            free: Mutex::default(),
             store: store.clone(),
             root,
             note: held,
@@ -244,4 +244,29 @@ async fn a_free_volume_is_given_back_as_it_was_and_a_taken_one_is_not() {
     // The gateway that it was taken from may have changes that the bucket does not have.
     last.give_back().await;
     assert_eq!(stored(&store).await, note([3; 16], 3));
+    // So may one that had it for a moment, between this note and the opening of the metadata.
+    let (store, root) = bucket();
+    left_with(0).put(&store, &root, None).await.unwrap();
+    let held = take(&store, candidate(Takeover::Refuse)).await.unwrap();
+    let between = Candidate {
+        note: note(OTHER, 4),
+        ..candidate(Takeover::Allow)
+    };
+    take(&store, between).await.unwrap();
+    held.take_again().await.unwrap();
+    held.give_back().await;
+    assert_eq!(stored(&store).await, note(OURS, 1));
+}
+
+#[tokio::test]
+async fn a_volume_without_a_note_is_free_again_after_a_failed_opening() {
+    let (store, _) = bucket();
+    let held = take(&store, candidate(Takeover::Refuse)).await.unwrap();
+    held.give_back().await;
+    assert!(stored(&store).await.is_free());
+    let other = Candidate {
+        note: note(OTHER, 2),
+        ..candidate(Takeover::Refuse)
+    };
+    take(&store, other).await.unwrap();
 }

@@ -47,12 +47,12 @@ impl Scene {
         self
     }
 
-    fn ask(&mut self, body: usize) -> Permit {
+    fn ask(&mut self, body: usize) -> Answer {
         let body = &mut self.bodies[body];
         let permit = self
             .queue
             .ask(&mut body.place, body.class, PIECE, self.now, self.minute);
-        if permit == Permit::Go {
+        if permit == Answer::Granted {
             body.moved += PIECE as u64;
         }
         permit
@@ -65,8 +65,8 @@ impl Scene {
             let mut went = false;
             for body in 0..self.bodies.len() {
                 match self.ask(body) {
-                    Permit::Go => went = true,
-                    Permit::Wait(until) => wake = wake.min(until),
+                    Answer::Granted => went = true,
+                    Answer::Wait(until) => wake = wake.min(until),
                 }
             }
             if !went {
@@ -100,7 +100,7 @@ fn a_pause_earns_no_more_than_a_tenth_of_a_second() {
     let before = scene.bodies[0].moved;
     scene.now += 3600 * SECOND;
     let mut at_once = 0;
-    while scene.ask(0) == Permit::Go {
+    while scene.ask(0) == Answer::Granted {
         at_once += 1;
     }
     assert_eq!(at_once, MIB / PIECE as u64);
@@ -125,18 +125,18 @@ fn a_small_body_goes_before_large_ones_that_wait() {
         .with(Class::Large)
         .with(Class::Large)
         .with(Class::Small);
-    assert_eq!(scene.ask(0), Permit::Go);
+    assert_eq!(scene.ask(0), Answer::Granted);
     for body in [0, 1, 2] {
-        assert!(matches!(scene.ask(body), Permit::Wait(_)));
+        assert!(matches!(scene.ask(body), Answer::Wait(_)));
     }
     scene.now += SECOND;
     for body in [0, 1] {
         assert!(
-            matches!(scene.ask(body), Permit::Wait(_)),
+            matches!(scene.ask(body), Answer::Wait(_)),
             "another body is before it"
         );
     }
-    assert_eq!(scene.ask(2), Permit::Go);
+    assert_eq!(scene.ask(2), Answer::Granted);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn the_rate_of_the_hour_holds_and_none_lets_everybody_go() {
     assert!(slow.abs_diff(10 * MIB) <= 2 * MIB, "{slow}");
     scene.minute = 120;
     for _ in 0..1000 {
-        assert_eq!(scene.ask(0), Permit::Go);
+        assert_eq!(scene.ask(0), Answer::Granted);
     }
 }
 
@@ -187,9 +187,9 @@ fn a_body_that_asks_no_more_delays_no_other() {
         .with(Class::Small)
         .with(Class::Small)
         .with(Class::Large);
-    while scene.ask(0) == Permit::Go {}
+    while scene.ask(0) == Answer::Granted {}
     for body in [1, 2] {
-        assert!(matches!(scene.ask(body), Permit::Wait(_)));
+        assert!(matches!(scene.ask(body), Answer::Wait(_)));
     }
     // The first body has stopped without notice; the others ask every second.
     for _ in 0..10 {
@@ -201,17 +201,17 @@ fn a_body_that_asks_no_more_delays_no_other() {
     assert!(scene.bodies[1].moved > 0 && scene.bodies[2].moved > 0);
     // It may come back.
     scene.now += SECOND;
-    assert_eq!(scene.ask(0), Permit::Go);
+    assert_eq!(scene.ask(0), Answer::Granted);
 }
 
 #[test]
 fn time_is_held_while_somebody_waits() {
     let mut scene = Scene::new(at_rate(64 << 10)).with(Class::Large);
-    assert_eq!(scene.ask(0), Permit::Go);
+    assert_eq!(scene.ask(0), Answer::Granted);
     scene.now += SECOND;
     assert_eq!(scene.queue.held(scene.now), Duration::ZERO);
-    assert_eq!(scene.ask(0), Permit::Go);
-    assert!(matches!(scene.ask(0), Permit::Wait(_)));
+    assert_eq!(scene.ask(0), Answer::Granted);
+    assert!(matches!(scene.ask(0), Answer::Wait(_)));
     scene.now += SECOND / 2;
     assert_eq!(scene.queue.held(scene.now), SECOND / 2);
     let mut place = scene.bodies[0].place;
@@ -229,17 +229,17 @@ fn as_many_bodies_begin_as_can_have_a_piece_every_few_seconds() {
             scene.queue.begin(&mut places[body], class, scene.now, 0)
         };
         let begun: Vec<_> = (0..10)
-            .filter(|body| begin(&mut scene, *body) == Permit::Go)
+            .filter(|body| begin(&mut scene, *body) == Answer::Granted)
             .collect();
         assert_eq!(begun, (0..most).collect::<Vec<_>>());
         scene.queue.end(class);
         let later = begin(&mut scene, most + 1);
         assert!(
-            matches!(later, Permit::Wait(_)),
+            matches!(later, Answer::Wait(_)),
             "another one was before it"
         );
-        assert_eq!(begin(&mut scene, most), Permit::Go);
-        assert!(matches!(begin(&mut scene, most + 1), Permit::Wait(_)));
+        assert_eq!(begin(&mut scene, most), Answer::Granted);
+        assert!(matches!(begin(&mut scene, most + 1), Answer::Wait(_)));
         assert!(scene.queue.held_since.is_some());
     }
 }

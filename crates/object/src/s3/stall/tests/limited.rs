@@ -6,7 +6,7 @@ use crate::retry::RetrySettings;
 use crate::retry::{RetryPolicy, RetryingStore};
 
 /// Shorter than the wait for a piece.
-const IMPATIENT: Duration = Duration::from_millis(400);
+const SHORT_LIMIT: Duration = Duration::from_millis(400);
 /// A piece a second.
 const RATE: u64 = LinkLimit::LOWEST;
 const PIECE: usize = 64 << 10;
@@ -26,7 +26,7 @@ fn slow(direction: Direction) -> Option<Arc<Link>> {
 /// The store with limits for whole requests that are shorter than the bodies take.
 fn retrying(server: &Server) -> RetryingStore {
     let settings = RetrySettings {
-        answer_limit: IMPATIENT,
+        answer_limit: SHORT_LIMIT,
         slowest_transfer: u64::MAX,
         attempts: 1,
         ..RetrySettings::default()
@@ -37,7 +37,7 @@ fn retrying(server: &Server) -> RetryingStore {
 
 #[tokio::test]
 async fn an_upload_keeps_to_the_limit_and_is_not_given_up_for_it() {
-    let server = Server::start_limited(IMPATIENT, true, slow(Direction::Up)).await;
+    let server = Server::start_limited(SHORT_LIMIT, true, slow(Direction::Up)).await;
     let store = retrying(&server);
     let began = Instant::now();
     let put = tokio::spawn(async move {
@@ -84,7 +84,7 @@ async fn answer_get(connection: &mut Connection, len: usize, bytes: &[u8]) {
 
 #[tokio::test]
 async fn a_download_keeps_to_the_limit_and_is_not_given_up_for_it() {
-    let server = Server::start_limited(IMPATIENT, true, slow(Direction::Down)).await;
+    let server = Server::start_limited(SHORT_LIMIT, true, slow(Direction::Down)).await;
     let store = retrying(&server);
     let began = Instant::now();
     let get = tokio::spawn(async move { store.get(&Path::from("x")).await?.bytes().await });

@@ -18,7 +18,7 @@ use std::time::Duration;
 use forebay_types::balance;
 use tokio::time::Instant;
 
-/// Failures in a row after which the store counts as unreachable (`Outage`).
+/// Failures in a row after which the store counts as unreachable: an outage.
 const FAILURES: u32 = 6;
 /// Number of parallel requests from which on a recovered store counts as working.
 const WIDE: usize = 32;
@@ -162,7 +162,7 @@ impl Circuit {
         }
     }
 
-    /// The time of the next probe, if the store is `Outage` and does not answer.
+    /// The time of the next probe, during an outage in which the store does not answer.
     pub(super) fn silent_until(&self) -> Option<Instant> {
         match &self.state {
             State::Outage {
@@ -174,7 +174,7 @@ impl Circuit {
         }
     }
 
-    /// Moves the next probe, if the store is `Outage` and does not answer.
+    /// Moves the next probe, during an outage in which the store does not answer.
     pub(super) fn probe_at(&mut self, when: impl FnOnce(Instant) -> Instant) {
         if let State::Outage {
             probe_at,
@@ -209,8 +209,8 @@ impl Circuit {
 
     /// Whether a request that failed for the `attempt`th time is repeated, and after which pause. Takes a token.
     pub(super) fn repeat(&mut self, attempt: u32) -> Option<Duration> {
-        let is_out = matches!(self.state, State::Outage { .. });
-        if is_out || attempt >= self.settings.attempts || self.tokens < 1.0 {
+        let is_outage = matches!(self.state, State::Outage { .. });
+        if is_outage || attempt >= self.settings.attempts || self.tokens < 1.0 {
             return None;
         }
         self.tokens -= 1.0;
