@@ -157,6 +157,40 @@ pub fn archived(data_dir: &Path) -> io::Result<Archived> {
     })
 }
 
+/// An archived log, as far as it is known without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchivedLog {
+    /// Its label.
+    pub label: Label,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// The note that was written when it was archived.
+    pub note: Option<Note>,
+    /// The folder to which it was salvaged; `None` if it was not salvaged.
+    pub salvaged_to: Option<String>,
+}
+
+/// The archived logs in the local folder of a gateway, which may be running. No record is read.
+///
+/// # Errors
+/// When there is no log folder or it cannot be listed.
+pub fn archived_logs(data_dir: &Path) -> io::Result<Vec<ArchivedLog>> {
+    let path = data_dir.join(LOG_FOLDER);
+    let files = forebay_wal::archived(&LogFolder::open(&path)?)?;
+    let log = |(label, bytes): (Label, u64)| ArchivedLog {
+        bytes,
+        note: Note::read(&path, &label),
+        salvaged_to: std::fs::read_to_string(receipt(&path, &label)).ok(),
+        label,
+    };
+    Ok(files.into_iter().map(log).collect())
+}
+
+/// The file that names the folder to which a log was salvaged.
+fn receipt(log_folder: &Path, label: &Label) -> PathBuf {
+    log_folder.join(format!("{label}.salvaged"))
+}
+
 /// One log, and its unpublished part.
 #[derive(Clone, Debug)]
 pub struct LogInfo {
@@ -290,7 +324,7 @@ impl Logs {
 
     /// The file that records this.
     fn receipt(&self, label: &Label) -> PathBuf {
-        self.folder.path().join(format!("{label}.salvaged"))
+        receipt(self.folder.path(), label)
     }
 
     /// Deletes an archived log, and returns the bytes of disk space that this frees. With `force` also one that was
