@@ -105,6 +105,15 @@ impl Tls {
     }
 }
 
+impl Tls {
+    /// The same identity and requirements for another protocol, under the protocol's name in ALPN.
+    pub fn for_protocol(&self, name: &[u8]) -> Arc<ServerConfig> {
+        let mut config = ServerConfig::clone(&self.0);
+        config.alpn_protocols = vec![name.to_vec()];
+        Arc::new(config)
+    }
+}
+
 /// Parses all certificates of a text; there has to be at least one.
 fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
