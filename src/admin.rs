@@ -36,7 +36,7 @@ mod space;
 mod status;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use client::{ClientError, exports, flush, gc, quota, scrub, status};
 pub use exports::ExportStatus;

@@ -42,9 +42,10 @@ pub use show::{Shown, markdown_table};
 pub use source::Source;
 pub use table::{Default, Setting};
 pub use value::{
-    Access, Auto, Checksum, Clients, CommitMode, Compression, Dedup, Encryption, Endpoint, KmsKey,
-    LogLevel, LogMode, MaybeFile, Region, Restore, Sealing, Security, Size, SourcePort, Squash,
-    StorageClass, StoreUrl, Switch, Tags, Takeover, Value, Written, Xprtsec,
+    Access, Auto, Checksum, Clients, CommitMode, Compression, Dedup, Encryption, Endpoint,
+    HostNames, KmsKey, LogLevel, LogMode, MaybeAddress, MaybeFile, Region, Restore, Sealing,
+    Security, Size, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Takeover, Value,
+    Written, Xprtsec,
 };
 
 impl Config {

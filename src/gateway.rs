@@ -105,6 +105,8 @@ pub struct NfsGateway {
     data_dir: PathBuf,
     requests: Arc<CountingStore>,
     address: SocketAddr,
+    /// The address of the admin HTTP server, if there is one.
+    admin_address: Option<SocketAddr>,
     started: Instant,
     /// Maximum number of bytes that background work reads and writes per second.
     background_rate: u64,
@@ -247,6 +249,7 @@ impl NfsGateway {
             data_dir: config.data_dir.clone(),
             requests,
             address,
+            admin_address: config.admin_listen.0,
             started: Instant::now(),
             background_rate: config.background_rate.bytes(),
             exports: Mutex::new(exports),

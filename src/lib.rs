@@ -9,6 +9,7 @@
 //! * [`fit`]: whether a configuration fits the machine.
 //! * [`gc`]: `forebay gc`, which finds objects that nothing refers to.
 //! * [`health`]: whether a gateway is healthy, degraded or failing.
+//! * [`http`]: the admin HTTP server of a running gateway.
 //! * [`fsck`]: `forebay fsck`, which checks the volume in its bucket, and repairs it.
 //! * [`salvage`]: `forebay salvage`, for a volume whose metadata are lost.
 //! * [`kept_logs`]: `forebay log`.
@@ -35,6 +36,7 @@ pub mod fsck;
 pub mod gateway;
 pub mod gc;
 pub mod health;
+pub mod http;
 pub mod kept_logs;
 pub mod keys;
 pub mod local_users;

@@ -18,7 +18,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::admin::{Control, Server};
-use crate::config::{Config, ConfigErrors, LogMode, Sealing, Shown, Value};
+use crate::config::{Config, ConfigErrors, LogMode, MaybeAddress, Sealing, Shown, Value};
+use crate::http::{self, Stopping};
 use crate::taken_over;
 use crate::watch::watch_opening;
 
@@ -129,11 +130,15 @@ where
 {
     // Before anything in the folder is read: from here on no other gateway uses it.
     let admin = Server::bind(&config.data_dir).map_err(|error| error.to_string())?;
+    let http = http::Server::bind(config).await?;
     let opening = Opening::default();
     let (opened, control) = watch::channel(None);
+    let stopping = Stopping::default();
+    let mut bound = config.clone();
+    bound.admin_listen = MaybeAddress(http.as_ref().map(http::Server::address));
     let life = async {
         let gateway = tokio::select! {
-            gateway = open(config.clone(), opening.clone()) => Arc::new(gateway?),
+            gateway = open(bound, opening.clone()) => Arc::new(gateway?),
             () = watch_opening(&opening) => return Err("the watch of the opening has ended".to_owned().into()),
             Some(name) = signals.stop.recv() => {
                 tracing::info!("{name} while opening the volume: nothing was served");
@@ -155,12 +160,19 @@ where
         let _ = output.flush();
         tokio::select! {
             () = gateway.watch() => Err("the watch of waiting clients has ended".to_owned().into()),
-            result = live(config, again, &*gateway, &mut signals) => result,
+            result = live(config, again, &*gateway, &mut signals, http.as_ref(), &stopping) => result,
         }
     };
-    // The control socket answers until the gateway has stopped.
+    let answers = async {
+        match &http {
+            Some(http) => http.run(control.clone(), &opening, &stopping).await,
+            None => std::future::pending().await,
+        }
+    };
+    // Control socket and admin HTTP answer until the gateway has stopped.
     tokio::select! {
-        () = admin.run(control, &opening) => Err("the control socket is closed".to_owned().into()),
+        () = answers => Err("admin HTTP is closed".to_owned().into()),
+        () = admin.run(control.clone(), &opening) => Err("the control socket is closed".to_owned().into()),
         result = life => result,
     }
 }
@@ -171,6 +183,8 @@ async fn live(
     again: impl Fn() -> Result<Config, ConfigErrors>,
     gateway: &impl Gateway,
     signals: &mut Signals,
+    http: Option<&http::Server>,
+    stopping: &Stopping,
 ) -> Result<(), Failure> {
     let mut shutdown_limit = config.shutdown_limit;
     let mut failed = pin!(gateway.failed());
@@ -179,16 +193,20 @@ async fn live(
             Some(name) = signals.stop.recv() => {
                 let limit = humantime::format_duration(shutdown_limit);
                 tracing::info!("{name}: stopping, publishing for at most {limit}");
+                stopping.begin(name.to_owned());
                 break None;
             }
             Some(()) = signals.reload.recv() => {
-                if let Some(changed) = reload(config, again(), gateway) {
+                if let Some(changed) = reload(config, again(), gateway, http) {
                     shutdown_limit = changed.shutdown_limit;
                 }
             }
             reason = &mut failed => break Some(reason),
         }
     };
+    if let Some(Failure::Failed(reason) | Failure::TakenOver(reason)) = &failure {
+        stopping.begin(reason.clone());
+    }
     if let Some(Failure::TakenOver(reason)) = &failure {
         taken_over::note(&config.data_dir, reason);
     }
@@ -222,6 +240,7 @@ fn reload(
     started: &Config,
     again: Result<Config, ConfigErrors>,
     gateway: &impl Gateway,
+    http: Option<&http::Server>,
 ) -> Option<Config> {
     let config = match again {
         Ok(config) => config,
@@ -236,9 +255,23 @@ fn reload(
             return None;
         }
     };
+    // Both are read before one of them is changed.
+    let reloaded = match http
+        .map(|http| Ok((http, http.reload(&config)?)))
+        .transpose()
+    {
+        Ok(reloaded) => reloaded,
+        Err::<_, String>(problem) => {
+            tracing::error!("SIGHUP: nothing was changed: {problem}");
+            return None;
+        }
+    };
     if let Err(problem) = gateway.replace_exports(&config) {
         tracing::error!("SIGHUP: the exports stay as they were: {problem}");
         return None;
+    }
+    if let Some((http, reloaded)) = reloaded {
+        http.put_in_force(reloaded);
     }
     for change in Changes::between(started, &config).0 {
         tracing::warn!("SIGHUP: {change}");
@@ -251,16 +284,13 @@ fn reload(
 }
 
 /// Changes in a new configuration that cannot take effect before the next start, one sentence each. Exports, and the
-/// settings that they are derived from, the files of TLS, and `shutdown_limit` take effect at once.
+/// settings that they are derived from, the files of TLS, the access to admin HTTP, and `shutdown_limit` take effect at once.
 struct Changes(Vec<String>);
 
 impl Changes {
     fn between(started: &Config, again: &Config) -> Changes {
         let sentence = |(was, is): (Shown, Shown)| {
-            let key = is.setting.key;
-            let counts_at_once =
-                is.setting.is_of_exports() || key.starts_with("tls_") || key == "shutdown_limit";
-            (was.value != is.value && !counts_at_once).then(|| {
+            (was.value != is.value && !is.setting.takes_effect_at_once()).then(|| {
                 format!(
                     "{} = {} ({}) takes effect at the next start; until then it is {}",
                     is.setting.key, is.value, is.source, was.value

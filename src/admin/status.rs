@@ -28,6 +28,8 @@ pub struct Status {
     pub store: String,
     /// Address and port on which NFS is served.
     pub listen: String,
+    /// Address and port of the admin HTTP server; null if it is off.
+    pub admin_listen: Option<String>,
     /// Epoch that the gateway has taken.
     pub epoch: u64,
     /// The bucket holds exactly the state at this LSN.
@@ -193,6 +195,12 @@ impl fmt::Display for Status {
         row("volume", format!("{}, epoch {}", self.volume, self.epoch))?;
         row("store", self.store.clone())?;
         row("listen", self.listen.clone())?;
+        row(
+            "admin HTTP",
+            self.admin_listen
+                .clone()
+                .unwrap_or_else(|| "none".to_owned()),
+        )?;
         row(
             "running",
             format!("{}, version {}", age(self.uptime_seconds), self.version),

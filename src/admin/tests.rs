@@ -24,7 +24,7 @@ struct Fake {
     broken: bool,
 }
 
-fn some_status() -> Status {
+pub(crate) fn some_status() -> Status {
     Status {
         health: Health::with(vec![Problem::new(
             State::Degraded,
@@ -44,6 +44,7 @@ fn some_status() -> Status {
         volume: "00ff".to_owned(),
         store: "s3://bucket/prefix".to_owned(),
         listen: "127.0.0.1:2049".to_owned(),
+        admin_listen: Some("127.0.0.1:9049".to_owned()),
         epoch: 7,
         published_lsn: 4096,
         durable_lsn: 8192,
@@ -110,7 +111,7 @@ fn some_status() -> Status {
     }
 }
 
-fn some_quota() -> QuotaReport {
+pub(crate) fn some_quota() -> QuotaReport {
     QuotaReport {
         path: "/home\n/ann".to_owned(),
         inode: 7,
@@ -122,13 +123,13 @@ fn some_quota() -> QuotaReport {
     }
 }
 
-const REPORT: FlushReport = FlushReport {
+pub(crate) const REPORT: FlushReport = FlushReport {
     published_lsn: 9000,
     uploaded_bytes: 4904,
     seconds: 0.5,
 };
 
-fn export() -> ExportStatus {
+pub(crate) fn export() -> ExportStatus {
     ExportStatus {
         path: "/home".to_owned(),
         client: "10.0.0.0/8".to_owned(),
@@ -183,7 +184,7 @@ impl Control for Fake {
     }
 }
 
-fn some_gc() -> GcReport {
+pub(crate) fn some_gc() -> GcReport {
     GcReport {
         store: "s3://bucket/prefix".to_owned(),
         running: true,
@@ -197,7 +198,7 @@ fn some_gc() -> GcReport {
     }
 }
 
-fn some_scrub() -> ScrubReport {
+pub(crate) fn some_scrub() -> ScrubReport {
     ScrubReport {
         rate_bytes: 8 << 20,
         interval_seconds: Some(30 * 86_400),

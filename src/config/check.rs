@@ -47,6 +47,8 @@ impl Config {
         for (key, other) in [
             ("tls_certificate", "tls_key"),
             ("tls_key", "tls_certificate"),
+            ("admin_tls_certificate", "admin_tls_key"),
+            ("admin_tls_key", "admin_tls_certificate"),
         ] {
             if self.is_file(key) && !self.is_file(other) {
                 conflict(key, format!("needs {other}: set both, or neither"));
@@ -55,6 +57,18 @@ impl Config {
         if self.is_file("tls_client_ca") && !self.is_file("tls_certificate") {
             let problem = "needs TLS: set tls_certificate and tls_key as well, or leave it out";
             conflict("tls_client_ca", problem.to_owned());
+        }
+
+        if let Some(address) = self.admin_listen.0
+            && !address.ip().to_canonical().is_loopback()
+            && !self.is_file("admin_tls_certificate")
+        {
+            let port = address.port();
+            let problem = format!(
+                "can be reached from other machines, and needs TLS: set admin_tls_certificate and admin_tls_key, or \
+                 listen on 127.0.0.1:{port} and connect with `ssh -L {port}:127.0.0.1:{port}`"
+            );
+            conflict("admin_listen", problem);
         }
 
         if self.s3_kms_key.0.is_some() && self.s3_encryption != Encryption::Kms {
@@ -155,13 +169,15 @@ impl Config {
         }
     }
 
-    /// Whether one of the files of TLS is named.
+    /// Whether one of these files is named.
     fn is_file(&self, key: &str) -> bool {
         let file = match key {
             "tls_certificate" => &self.tls_certificate,
             "tls_key" => &self.tls_key,
             "passphrase_file" => &self.passphrase_file,
             "key_file" => &self.key_file,
+            "admin_tls_certificate" => &self.admin_tls_certificate,
+            "admin_tls_key" => &self.admin_tls_key,
             _ => &self.tls_client_ca,
         };
         file.path().is_some()

@@ -102,8 +102,8 @@ pub(super) fn within<T: Value + PartialOrd>(value: T, low: &str, high: &str) -> 
     Ok(value)
 }
 
-/// A wrong value for a message: what may be a password in a URL is left out.
-fn without_credentials(text: &str) -> String {
+/// A value for a message: text that may be a password in a URL is left out.
+pub(super) fn without_credentials(text: &str) -> String {
     match (text.find("://"), text.rfind('@')) {
         (Some(scheme), Some(at)) if scheme < at => {
             format!("{}://...{}", &text[..scheme], &text[at..])

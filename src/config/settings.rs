@@ -13,9 +13,9 @@ use super::raw::{Raw, within};
 use super::table::settings;
 use super::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, ConfigError, Dedup, Encryption,
-    Endpoint, Export, KmsKey, LogLevel, LogMode, MaybeFile, Region, Restore, Sealing, Security,
-    Setting, Size, Source, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Takeover,
-    Value, Written, Xprtsec, exports,
+    Endpoint, Export, HostNames, KmsKey, LogLevel, LogMode, MaybeAddress, MaybeFile, Region,
+    Restore, Sealing, Security, Setting, Size, Source, SourcePort, Squash, StorageClass, StoreUrl,
+    Switch, Tags, Takeover, Value, Written, Xprtsec, exports,
 };
 
 settings! {
@@ -203,6 +203,23 @@ settings! {
         /// URL of KMS; `auto` is that of `AWS_ENDPOINT_URL_KMS` or `AWS_ENDPOINT_URL`, else AWS's own for the region. Without TLS
         /// it has to be on this machine.
         kms_endpoint: Endpoint = Fixed("auto");
+    }
+    "Admin HTTP" {
+        /// Address and TCP port of the admin HTTP server; `none` is no such server. An address that is not of this machine
+        /// alone (loopback) needs TLS. If the default is in use by another program, the gateway serves without it.
+        admin_listen: MaybeAddress = Fixed("127.0.0.1:9049");
+        /// PEM file with the certificate of the admin HTTP server, followed by intermediate certificates; without it the
+        /// server speaks HTTP without TLS.
+        admin_tls_certificate: MaybeFile = Fixed("none");
+        /// PEM file with the private key of that certificate, readable for its owner alone.
+        admin_tls_key: MaybeFile = Fixed("none");
+        /// File with the token for changes (POST) over admin HTTP, in one line of 20 to 1024 characters, readable for its
+        /// owner alone; without it, no such change is possible.
+        admin_token: MaybeFile = Fixed("none");
+        /// Names and addresses under which clients reach the admin HTTP server, besides `localhost`, loopback addresses and
+        /// the address that they are connected to. Requests for all other names are refused: pages of other sites
+        /// in a browser on this machine could send them.
+        admin_hosts: HostNames = Fixed("none");
     }
     "Messages" {
         /// Least severe level of messages that are written to standard error.

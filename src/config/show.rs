@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::raw::without_credentials;
 use super::{Config, Export, SETTINGS, Setting, Source, Written};
 
 /// One setting with its effective value.
@@ -52,6 +53,18 @@ impl Config {
         text
     }
 
+    /// The configuration in force, as [`to_json`](Self::to_json) has it, after SIGHUP has read `again`: settings that
+    /// take effect at the next start have the value and the source of this one. Credentials in URLs are left out.
+    pub fn in_force(&self, again: &Config) -> serde_json::Value {
+        let (mut all, mut newer) = (self.to_json(), again.to_json());
+        let at_once = SETTINGS.iter().filter(|one| one.takes_effect_at_once());
+        for key in at_once.map(|one| one.key).chain([super::exports::TABLE]) {
+            all[key] = newer[key].take();
+        }
+        mask(&mut all);
+        all
+    }
+
     /// As JSON: an object with an object for each setting, which has `value` and `source`, and the list
     /// `export`.
     pub fn to_json(&self) -> serde_json::Value {
@@ -72,6 +85,16 @@ impl Config {
         let exports = (super::exports::TABLE.to_owned(), exports.into());
         let settings = self.shown().into_iter().map(entry);
         serde_json::Value::Object(settings.chain([exports]).collect())
+    }
+}
+
+/// Leaves out credentials in URLs.
+fn mask(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) => *text = without_credentials(text),
+        serde_json::Value::Array(items) => items.iter_mut().for_each(mask),
+        serde_json::Value::Object(fields) => fields.values_mut().for_each(mask),
+        _ => {}
     }
 }
 

@@ -43,6 +43,14 @@ impl Setting {
         super::exports::OWN.contains(&self.key)
     }
 
+    /// Whether SIGHUP changes it in a running gateway.
+    pub fn takes_effect_at_once(&self) -> bool {
+        let prefixes = ["tls_", "admin_tls_"];
+        self.is_of_exports()
+            || prefixes.iter().any(|prefix| self.key.starts_with(prefix))
+            || ["admin_hosts", "admin_token", "shutdown_limit"].contains(&self.key)
+    }
+
     /// Its flag, without the dashes in front: `log-limit`.
     pub fn flag(&self) -> String {
         self.key.replace('_', "-")

@@ -1,5 +1,6 @@
 //! The types of settings. Each is parsed and written in one way.
 
+mod admin;
 mod choice;
 mod clients;
 mod duration;
@@ -13,6 +14,7 @@ mod size;
 mod store;
 mod transports;
 
+pub use admin::{HostNames, MaybeAddress};
 pub use choice::{
     Access, Auto, Checksum, CommitMode, Compression, Dedup, Encryption, LogLevel, LogMode, Restore,
     Sealing, SourcePort, Squash, Switch, Takeover,

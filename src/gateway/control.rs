@@ -50,6 +50,7 @@ impl Control for NfsGateway {
             volume: status.volume.to_string(),
             store: self.store_url.clone(),
             listen: self.address.to_string(),
+            admin_listen: self.admin_address.map(|address| address.to_string()),
             epoch: status.epoch.0,
             published_lsn: status.published.0,
             durable_lsn: status.durable.0,

@@ -53,6 +53,7 @@ impl Control for Fake {
             volume: "fake".to_owned(),
             store: String::new(),
             listen: self.address().to_string(),
+            admin_listen: None,
             epoch: 1,
             published_lsn: 0,
             durable_lsn: 0,
@@ -138,10 +139,13 @@ impl Gateway for Fake {
 }
 
 fn config(data_dir: &Path, flags: &[(&'static str, &str)]) -> Config {
-    let data_dir = [("data_dir", data_dir.to_str().unwrap())];
-    let flags = flags
+    let own = [
+        ("data_dir", data_dir.to_str().unwrap()),
+        ("admin_listen", "none"),
+    ];
+    let flags = own
         .iter()
-        .chain(&data_dir)
+        .chain(flags)
         .map(|(key, text)| (*key, (*text).to_owned()));
     let inputs = Inputs {
         flags: flags.collect(),
@@ -401,15 +405,15 @@ async fn sighup_puts_the_exports_of_the_configuration_in_force() {
 fn a_configuration_that_cannot_be_used_changes_nothing() {
     let started = config(Path::new("/srv/forebay"), &[]);
     let wrong = || Err(ConfigErrors(Vec::new()));
-    assert!(reload(&started, wrong(), &Fake::default()).is_none());
+    assert!(reload(&started, wrong(), &Fake::default(), None).is_none());
     let refuses = Fake {
         refuses: true,
         ..Fake::default()
     };
-    assert!(reload(&started, Ok(started.clone()), &refuses).is_none());
+    assert!(reload(&started, Ok(started.clone()), &refuses, None).is_none());
     let gateway = Fake::default();
     let later = config(Path::new("/srv/forebay"), &[("shutdown_limit", "7s")]);
-    let counts = reload(&started, Ok(later), &gateway).unwrap();
+    let counts = reload(&started, Ok(later), &gateway, None).unwrap();
     assert_eq!(counts.shutdown_limit, Duration::from_secs(7));
 }
 

@@ -282,7 +282,7 @@ start_gateway() {
     local program=$1 port=$2 log=$3
     shift 3
     # The clients in tests are not root everywhere.
-    FOREBAY_SOURCE_PORT=insecure "$program" serve --create --listen "${LISTEN:-127.0.0.1}:$port" "$@" >>"$log" 2>&1 </dev/null &
+    FOREBAY_SOURCE_PORT=insecure FOREBAY_ADMIN_LISTEN=${FOREBAY_ADMIN_LISTEN:-none} "$program" serve --create --listen "${LISTEN:-127.0.0.1}:$port" "$@" >>"$log" 2>&1 </dev/null &
     GATEWAY_PID=$!
     wait_for_port "$port" "$GATEWAY_PID" 60 || {
         tail -n 20 "$log" >&2

@@ -41,7 +41,7 @@ use_new_folder() {
 }
 
 start() {
-    "$PROGRAM" serve --create >>"$FOLDER/gateway.log" 2>&1 &
+    FOREBAY_ADMIN_LISTEN=none "$PROGRAM" serve --create >>"$FOLDER/gateway.log" 2>&1 &
     gateway=$!
     wait_for_port "$PORT" "$gateway" 60
 }

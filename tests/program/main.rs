@@ -5,6 +5,7 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
 
+mod admin_http;
 mod bad_start;
 mod bench;
 mod damage;

@@ -13,16 +13,16 @@ use crate::support::{Gateway, Outcome, Place};
 const FILE: usize = 96 << 20;
 
 /// Makes every request to the bucket fail until `bring_back`: a file replaces its folder.
-struct Away<'a>(&'a Place);
+pub(crate) struct Away<'a>(&'a Place);
 
 impl Away<'_> {
-    fn take(place: &Place) -> Away<'_> {
+    pub(crate) fn take(place: &Place) -> Away<'_> {
         fs::rename(place.bucket(), place.path("bucket elsewhere")).unwrap();
         fs::write(place.bucket(), b"no folder").unwrap();
         Away(place)
     }
 
-    fn bring_back(self) {
+    pub(crate) fn bring_back(self) {
         fs::remove_file(self.0.bucket()).unwrap();
         fs::rename(self.0.path("bucket elsewhere"), self.0.bucket()).unwrap();
     }

@@ -146,6 +146,8 @@ impl Program {
         arguments.push(self.data_dir.clone().into());
         // The writers are not root everywhere.
         arguments.extend(["--source-port", "insecure"].map(OsString::from));
+        // Several run at once.
+        arguments.extend(["--admin-listen", "none"].map(OsString::from));
         arguments.extend(self.flags.iter().map(OsString::from));
         let mut command = self.command(&arguments);
         command.stdout(Stdio::piped()).stderr(messages);

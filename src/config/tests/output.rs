@@ -65,6 +65,11 @@ fn unusual() -> Places {
         "alias/key",
         "eu-central-1",
         "https://kms.example.com",
+        "[::1]:19049",
+        "/admin.pem",
+        "/admin.key",
+        "/token",
+        "nas.example.com,192.0.2.7",
         "trace",
     ]) {
         places = places.flag(setting.key, text);

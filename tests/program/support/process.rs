@@ -78,6 +78,8 @@ pub(crate) fn program(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)
         .env("AWS_EC2_METADATA_DISABLED", "true")
         // The client of the tests is not root everywhere.
         .env("FOREBAY_SOURCE_PORT", "insecure")
+        // Tests run at once, and there is one default port.
+        .env("FOREBAY_ADMIN_LISTEN", "none")
         .envs(variables.iter().copied())
         .args(arguments)
         .stdin(Stdio::null())
