@@ -43,8 +43,9 @@ pub use source::Source;
 pub use table::{Default, Setting};
 pub use value::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, Dedup, Encryption, Endpoint, KmsKey,
-    LogLevel, LogMode, MaybeFile, Region, Restore, Sealing, Security, Size, SourcePort, Squash,
-    StorageClass, StoreUrl, Switch, Tags, Takeover, Value, Written, Xprtsec,
+    LOG_MODULES, LogFormat, LogLevel, LogLevels, LogMode, LogModule, MaybeFile, Region, Restore,
+    Sealing, Security, Size, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Takeover,
+    Value, Written, Xprtsec,
 };
 
 impl Config {

@@ -5,6 +5,8 @@
 //! like SIGKILL: the content of the log is published after the next start. SIGHUP reads the configuration again: see
 //! `Changes`.
 
+mod configured;
+
 use std::fmt;
 use std::future::Future;
 use std::io::Write;
@@ -19,6 +21,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::admin::{Control, Server};
 use crate::config::{Config, ConfigErrors, LogMode, Sealing, Shown, Value};
+use crate::logging;
 use crate::taken_over;
 use crate::watch::watch_opening;
 
@@ -127,8 +130,10 @@ where
     G: Gateway,
     O: Future<Output = Result<G, Failure>>,
 {
+    configured::say(config);
     // Before anything in the folder is read: from here on no other gateway uses it.
     let admin = Server::bind(&config.data_dir).map_err(|error| error.to_string())?;
+    let admin = admin.with_events(logging::events().clone());
     let opening = Opening::default();
     let (opened, control) = watch::channel(None);
     let life = async {
@@ -240,6 +245,10 @@ fn reload(
         tracing::error!("SIGHUP: the exports stay as they were: {problem}");
         return None;
     }
+    if logging::set_levels(&config.log_level) {
+        let levels = config.described("log_level");
+        tracing::info!("SIGHUP: {levels} is in force");
+    }
     for change in Changes::between(started, &config).0 {
         tracing::warn!("SIGHUP: {change}");
     }
@@ -251,15 +260,16 @@ fn reload(
 }
 
 /// Changes in a new configuration that cannot take effect before the next start, one sentence each. Exports, and the
-/// settings that they are derived from, the files of TLS, and `shutdown_limit` take effect at once.
+/// settings that they are derived from, the files of TLS, `shutdown_limit` and `log_level` take effect at once.
 struct Changes(Vec<String>);
 
 impl Changes {
     fn between(started: &Config, again: &Config) -> Changes {
         let sentence = |(was, is): (Shown, Shown)| {
             let key = is.setting.key;
-            let counts_at_once =
-                is.setting.is_of_exports() || key.starts_with("tls_") || key == "shutdown_limit";
+            let counts_at_once = is.setting.is_of_exports()
+                || key.starts_with("tls_")
+                || ["shutdown_limit", "log_level"].contains(&key);
             (was.value != is.value && !counts_at_once).then(|| {
                 format!(
                     "{} = {} ({}) takes effect at the next start; until then it is {}",

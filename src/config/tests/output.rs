@@ -65,7 +65,8 @@ fn unusual() -> Places {
         "alias/key",
         "eu-central-1",
         "https://kms.example.com",
-        "trace",
+        "warn,nfs=debug",
+        "json",
     ]) {
         places = places.flag(setting.key, text);
     }

@@ -7,5 +7,6 @@ pub(crate) mod s3_server;
 pub(crate) mod terminal;
 
 pub(crate) use process::{
-    Gateway, Outcome, Place, Refusal, Running, TIMEOUT, refused, refused_with, run, run_with,
+    Gateway, Outcome, Place, Refusal, Running, TIMEOUT, program, refused, refused_with, run,
+    run_with,
 };
