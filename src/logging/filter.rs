@@ -43,8 +43,8 @@ impl Filter {
         };
         let mut listed: Vec<_> = LOG_MODULES.iter().map(module).map(bounded).collect();
         listed.push(unlisted);
-        let aws = listed.iter().find(|(target, _)| *target == "aws");
-        listed.extend(aws.map(|&(_, aws)| ("aws_config::meta::credentials", credentials(aws))));
+        let aws = listed.iter().find(|(target, _)| *target == "aws").copied();
+        listed.extend(aws.map(|(_, aws)| ("aws_config::meta::credentials", credentials(aws))));
         Filter { others, listed }
     }
 
