@@ -1,8 +1,8 @@
-//! The control socket: connects `forebay flush`, `status`, `exports`, `quota`, `scrub` and `gc` with a running
-//! gateway.
+//! The control socket: connects `forebay flush`, `status`, `exports`, `events`, `quota`, `scrub` and `gc` with a
+//! running gateway.
 //!
 //! A gateway listens on a Unix socket in its `data_dir`. A connection carries one request and one
-//! reply, each one line of JSON:
+//! reply, each one line of JSON; to a client that follows events, a line for each of them:
 //!
 //! ```text
 //! {"command":"status"}\n      ->      {"status":{"volume":"...", ...}}\n
@@ -11,6 +11,8 @@
 //! {"command":{"quota":"list"}}\n  ->      {"quota":[{"path":"/home", ...}]}\n
 //! {"command":{"scrub":"status"}}\n -> {"scrub":{"packs":12, ...}}\n
 //! {"command":{"gc":"rewrite"}}\n   -> {"gc":{"running":true, ...}}\n
+//! {"command":{"events":{"after":0}}}\n -> {"events":[{"number":1, ...}]}\n
+//! {"command":{"events":{"after":0,"follow":true}}}\n -> {"event":{"number":1, ...}}\n{"lost":12}\n{"event": ...
 //! anything else               ->      {"error":"..."}\n
 //! ```
 //!
@@ -22,6 +24,7 @@
 //! gateways never share one, and a socket that a killed gateway has left behind is recognised.
 
 mod client;
+mod events;
 mod exports;
 mod folder_lock;
 #[cfg(feature = "fuzzing")]
@@ -38,7 +41,8 @@ mod status;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use client::{ClientError, exports, flush, gc, quota, scrub, status};
+pub use client::{ClientError, events, exports, flush, follow_events, gc, quota, scrub, status};
+pub use events::{EventsRequest, Followed};
 pub use exports::ExportStatus;
 pub use folder_lock::FolderError;
 pub use gc::{GcOrder, GcReport};

@@ -9,6 +9,7 @@
 //! repaired. `status --check`: 1 the gateway is degraded, 2 it is failing or not running.
 
 mod bench;
+mod events;
 mod fsck;
 mod gc;
 mod keys;
@@ -29,6 +30,7 @@ use crate::bench::Plan;
 use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Value};
 use crate::new_volume::NewVolume;
 
+pub use events::EventsCommand;
 pub use fsck::FsckRequest;
 pub use gc::GcRequest;
 pub use keys::KeysRequest;
@@ -75,6 +77,8 @@ pub enum Request {
         /// As JSON.
         json: bool,
     },
+    /// Print the latest messages of a running gateway.
+    Events(EventsCommand),
     /// Print, salvage or delete the logs of a gateway.
     Log(LogRequest),
     /// Check the volume in the store.
@@ -152,6 +156,7 @@ pub fn parse(
         "exports" => Request::Exports {
             json: matches.get_flag("json"),
         },
+        "events" => Request::Events(events::request(matches)),
         "fsck" => Request::Fsck(fsck::request(matches)),
         "gc" => Request::Gc(gc::request(matches)),
         "scrub" => Request::Scrub(scrub::request(matches)),
@@ -264,6 +269,7 @@ pub fn command() -> Command {
             )
             .arg(json.clone()),
         )
+        .subcommand(events::command(&json))
         .subcommand(fsck::command(&json))
         .subcommand(gc::command(&json))
         .subcommand(scrub::command(&json))

@@ -1,16 +1,18 @@
 //! `forebay`: parses the command line, runs the command, and turns its outcome into an exit code.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use forebay::admin::{self, QuotaRequest, QuotaTable, ScrubRequest};
+use forebay::admin::{self, Followed, QuotaRequest, QuotaTable, ScrubRequest};
 use forebay::bench::{self, Interrupt, Plan};
-use forebay::cli::{self, ConfigForm, Request, ScrubCommand};
+use forebay::cli::{self, ConfigForm, EventsCommand, Request, ScrubCommand};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::credentials::{self, Credentials, Typed};
 use forebay::gateway::{self, NfsGateway};
 use forebay::health::{Health, Problem, State};
+use forebay::logging::Event;
 use forebay::{fit, fsck, gc, kept_logs, keys, local_users, logging, salvage, serve};
 use forebay_fs::Expected;
 
@@ -44,21 +46,21 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Failed(problem)) => {
-            eprintln!("forebay: {problem}");
+            logging::say_failure(&problem);
             ExitCode::from(1)
         }
         Err(Failure::TakenOver(problem)) => {
-            eprintln!("forebay: {problem}");
+            logging::say_failure(&problem);
             ExitCode::from(serve::TAKEN_OVER)
         }
         Err(Failure::Findings(code)) => ExitCode::from(code),
         Err(Failure::Unchecked(problem) | Failure::Environment(problem)) => {
-            eprintln!("forebay: {problem}");
+            logging::say_failure(&problem);
             ExitCode::from(2)
         }
         Err(Failure::Configuration(errors)) => {
             for error in errors.0 {
-                eprintln!("forebay: {error}");
+                logging::say_failure(&error.to_string());
             }
             ExitCode::from(2)
         }
@@ -74,7 +76,10 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
     let needs_clock = match request {
         Request::Bench { .. } | Request::Version | Request::Config(_) => false,
         // These requests to a gateway do not depend on the clock of this process.
-        Request::Flush { .. } | Request::Status { .. } | Request::Exports { .. } => false,
+        Request::Flush { .. }
+        | Request::Status { .. }
+        | Request::Exports { .. }
+        | Request::Events(_) => false,
         _ => true,
     };
     if needs_clock {
@@ -165,9 +170,46 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 print(&lines)
             }
         }
+        Request::Events(EventsCommand {
+            after,
+            follow,
+            json,
+        }) => {
+            let data_dir = load()?.data_dir;
+            let line = |event: &Event| match json {
+                true => serde_json::to_string(event).map_err(failed),
+                false => Ok(event.to_string()),
+            };
+            if !follow {
+                let events = block_on(admin::events(&data_dir, after))?;
+                let lines: Result<Vec<_>, _> = events.iter().map(line).collect();
+                return print(
+                    &lines?
+                        .iter()
+                        .map(|line| format!("{line}\n"))
+                        .collect::<String>(),
+                );
+            }
+            let each = |followed| match followed {
+                Followed::Event(event) => {
+                    let Ok(line) = line(&event) else {
+                        return ControlFlow::Break(());
+                    };
+                    let mut output = io::stdout().lock();
+                    let written = writeln!(output, "{line}").and_then(|()| output.flush());
+                    // There is no reader any more.
+                    written.map_or(ControlFlow::Break(()), |()| ControlFlow::Continue(()))
+                }
+                Followed::Lost(count) => {
+                    eprintln!("forebay: {count} events are left out here: they came too fast");
+                    ControlFlow::Continue(())
+                }
+            };
+            block_on(admin::follow_events(&data_dir, after, each))
+        }
         Request::Log(request) => {
             let config = load_with_store()?;
-            logging::start(config.log_level).map_err(failed)?;
+            logging::start(&config).map_err(failed)?;
             let mut output = io::stdout().lock();
             let expected = match kept_logs::needs_keys(&config, &request) {
                 true => credentials(&config, Typed::Once)?.expected,
@@ -182,25 +224,25 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         }
         Request::Fsck(request) => {
             let config = load_with_store()?;
-            logging::start(config.log_level).map_err(Failure::Unchecked)?;
+            logging::start(&config).map_err(Failure::Unchecked)?;
             let expected = expected_to_look(&config)?;
             looked_at(fsck::run(&config, expected, request))
         }
         Request::Gc(request) => {
             let config = load_with_store()?;
-            logging::start(config.log_level).map_err(Failure::Unchecked)?;
+            logging::start(&config).map_err(Failure::Unchecked)?;
             let expected = expected_to_look(&config)?;
             looked_at(gc::run(&config, expected, request))
         }
         Request::Keys(request) => {
             let config = load_with_store()?;
-            logging::start(config.log_level).map_err(failed)?;
+            logging::start(&config).map_err(failed)?;
             let prepared = keys::prepare(&config, request).map_err(Failure::Failed)?;
             print(&run_to_end(keys::run(&config, prepared))?)
         }
         Request::Salvage(request) => {
             let config = load_with_store()?;
-            logging::start(config.log_level).map_err(failed)?;
+            logging::start(&config).map_err(failed)?;
             let expected = credentials(&config, Typed::Once)?.expected;
             print(&run_to_end(salvage::run(&config, expected, &request))?)
         }
@@ -215,14 +257,14 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         }
         Request::Format => {
             let config = load_with_store()?;
-            logging::start(config.log_level).map_err(failed)?;
+            logging::start(&config).map_err(failed)?;
             let expected = credentials(&config, Typed::Twice)?.expected;
             let made = run_to_end(gateway::format(&config, &expected))?;
             print(&format!("{made}\n"))
         }
         Request::Serve { new } => {
             let config = load_with_store()?;
-            logging::start(config.log_level).map_err(failed)?;
+            logging::start(&config).map_err(failed)?;
             // Before signals are handled: the passphrase may have to be typed.
             let credentials = credentials(&config, Typed::Once)?;
             local_users::close_folders(&config).map_err(failed)?;

@@ -5,6 +5,8 @@
 //! like SIGKILL: the content of the log is published after the next start. SIGHUP reads the configuration again: see
 //! `Changes`.
 
+mod configured;
+
 use std::fmt;
 use std::future::Future;
 use std::io::Write;
@@ -20,6 +22,7 @@ use tokio::sync::{mpsc, watch};
 use crate::admin::{Control, Server};
 use crate::config::{Config, ConfigErrors, LogMode, MaybeAddress, Sealing, Shown, Value};
 use crate::http::{self, Stopping};
+use crate::logging;
 use crate::taken_over;
 use crate::watch::watch_opening;
 
@@ -128,8 +131,10 @@ where
     G: Gateway,
     O: Future<Output = Result<G, Failure>>,
 {
+    configured::say(config);
     // Before anything in the folder is read: from here on no other gateway uses it.
     let admin = Server::bind(&config.data_dir).map_err(|error| error.to_string())?;
+    let admin = admin.with_events(logging::events().clone());
     let http = http::Server::bind(config).await?;
     let opening = Opening::default();
     let (opened, control) = watch::channel(None);
@@ -273,6 +278,10 @@ fn reload(
     if let Some((http, reloaded)) = reloaded {
         http.put_in_force(reloaded);
     }
+    if logging::set_levels(&config.log_level) {
+        let levels = config.described("log_level");
+        tracing::info!("SIGHUP: {levels} is in force");
+    }
     for change in Changes::between(started, &config).0 {
         tracing::warn!("SIGHUP: {change}");
     }
@@ -284,7 +293,8 @@ fn reload(
 }
 
 /// Changes in a new configuration that cannot take effect before the next start, one sentence each. Exports, and the
-/// settings that they are derived from, the files of TLS, the access to admin HTTP, and `shutdown_limit` take effect at once.
+/// settings that they are derived from, the files of TLS, the access to admin HTTP,
+/// `shutdown_limit` and `log_level` take effect at once.
 struct Changes(Vec<String>);
 
 impl Changes {

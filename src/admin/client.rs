@@ -1,18 +1,21 @@
 //! The client side of the control socket.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
 use tokio::time::timeout;
 
+use crate::logging::Event;
 use crate::taken_over;
 
 use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
 use super::{
-    ExportStatus, FlushReport, GcOrder, GcReport, QuotaReport, QuotaRequest, ScrubReport,
-    ScrubRequest, Status, folder_lock,
+    EventsRequest, ExportStatus, FlushReport, Followed, GcOrder, GcReport, QuotaReport,
+    QuotaRequest, ScrubReport, ScrubRequest, Status, folder_lock,
 };
 
 /// How long a gateway may take to report its status.
@@ -67,6 +70,9 @@ pub enum ClientError {
         /// The step of the opening.
         step: String,
     },
+    /// It has closed the connection on which events were followed.
+    #[error("the gateway with data_dir = {} has stopped, or has dropped this follower because it read nothing for some seconds", .0.display())]
+    Ended(PathBuf),
     /// The gateway could not do what the request asks for.
     #[error("{0}")]
     Refused(String),
@@ -142,6 +148,58 @@ pub async fn gc(data_dir: &Path, order: GcOrder) -> Result<GcReport, ClientError
     }
 }
 
+/// Requests the kept events with numbers above `after` from the gateway that uses `data_dir`, oldest first.
+///
+/// # Errors
+/// As for [`status`].
+pub async fn events(data_dir: &Path, after: u64) -> Result<Vec<Event>, ClientError> {
+    let request = EventsRequest {
+        after,
+        follow: false,
+    };
+    match ask(data_dir, Command::Events(request), Some(STATUS_TIMEOUT)).await? {
+        Reply::Events(events) => Ok(events),
+        other => Err(unexpected(data_dir, other)),
+    }
+}
+
+/// Passes the kept events with numbers above `after` to `each`, and then every further one as it comes, until `each`
+/// says to break. The gateway drops a follower that reads nothing for some seconds.
+///
+/// # Errors
+/// As for [`status`], and the end of the gateway.
+pub async fn follow_events(
+    data_dir: &Path,
+    after: u64,
+    mut each: impl FnMut(Followed) -> ControlFlow<()>,
+) -> Result<(), ClientError> {
+    let request = EventsRequest {
+        after,
+        follow: true,
+    };
+    let broken = |problem: String| ClientError::Broken {
+        data_dir: data_dir.to_owned(),
+        problem,
+    };
+    let mut stream = BufReader::new(request_to(data_dir, Command::Events(request)).await?);
+    loop {
+        let mut line = Vec::new();
+        let mut limited = (&mut stream).take(REPLY_LIMIT as u64);
+        let read = limited.read_until(b'\n', &mut line).await;
+        if read.map_err(|error| broken(error.to_string()))? == 0 {
+            return Err(ClientError::Ended(data_dir.to_owned()));
+        }
+        let followed = match parsed(data_dir, &line)? {
+            Reply::Event(event) => Followed::Event(event),
+            Reply::Lost(count) => Followed::Lost(count),
+            other => return Err(unexpected(data_dir, other)),
+        };
+        if each(followed).is_break() {
+            return Ok(());
+        }
+    }
+}
+
 async fn ask(
     data_dir: &Path,
     command: Command,
@@ -159,7 +217,8 @@ async fn ask(
     }
 }
 
-async fn exchange(data_dir: &Path, command: Command) -> Result<Reply, ClientError> {
+/// Sends a request; returns the stream from which the reply comes.
+async fn request_to(data_dir: &Path, command: Command) -> Result<UnixStream, ClientError> {
     let broken = |problem: String| ClientError::Broken {
         data_dir: data_dir.to_owned(),
         problem,
@@ -172,6 +231,15 @@ async fn exchange(data_dir: &Path, command: Command) -> Result<Reply, ClientErro
         .write_all(&line)
         .await
         .map_err(|error| broken(error.to_string()))?;
+    Ok(stream)
+}
+
+async fn exchange(data_dir: &Path, command: Command) -> Result<Reply, ClientError> {
+    let broken = |problem: String| ClientError::Broken {
+        data_dir: data_dir.to_owned(),
+        problem,
+    };
+    let mut stream = request_to(data_dir, command).await?;
     let line = read_line(&mut stream, REPLY_LIMIT)
         .await
         .map_err(|error| broken(error.to_string()))?;
@@ -180,10 +248,13 @@ async fn exchange(data_dir: &Path, command: Command) -> Result<Reply, ClientErro
             "it closed the connection without an answer".to_owned(),
         ));
     }
-    serde_json::from_slice(&line).map_err(|error| {
-        broken(format!(
-            "its answer cannot be read, so it may be another version: {error}"
-        ))
+    parsed(data_dir, &line)
+}
+
+fn parsed(data_dir: &Path, line: &[u8]) -> Result<Reply, ClientError> {
+    serde_json::from_slice(line).map_err(|error| ClientError::Broken {
+        data_dir: data_dir.to_owned(),
+        problem: format!("its answer cannot be read, so it may be another version: {error}"),
     })
 }
 
@@ -220,7 +291,10 @@ fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
         | Reply::Status(_)
         | Reply::Quota(_)
         | Reply::Scrub(_)
-        | Reply::Gc(_) => ClientError::Broken {
+        | Reply::Gc(_)
+        | Reply::Events(_)
+        | Reply::Event(_)
+        | Reply::Lost(_) => ClientError::Broken {
             data_dir: data_dir.to_owned(),
             problem: "it answered another request".to_owned(),
         },

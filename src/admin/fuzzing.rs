@@ -18,6 +18,9 @@ pub fn reply(line: &[u8]) -> Option<(Vec<u8>, String)> {
         Reply::Quota(quotas) => super::QuotaTable(quotas).to_string(),
         Reply::Scrub(report) => report.to_string(),
         Reply::Gc(report) => report.to_string(),
+        Reply::Events(events) => events.iter().map(ToString::to_string).collect(),
+        Reply::Event(event) => event.to_string(),
+        Reply::Lost(count) => count.to_string(),
         Reply::Opening(text) | Reply::Error(text) => text.clone(),
     };
     Some((to_line(&reply).ok()?, shown))

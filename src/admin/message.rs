@@ -5,9 +5,11 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::logging::Event;
+
 use super::{
-    ExportStatus, FlushReport, GcOrder, GcReport, QuotaReport, QuotaRequest, ScrubReport,
-    ScrubRequest, Status,
+    EventsRequest, ExportStatus, FlushReport, GcOrder, GcReport, QuotaReport, QuotaRequest,
+    ScrubReport, ScrubRequest, Status,
 };
 
 /// A client's message. Unknown fields are refused, not ignored.
@@ -27,6 +29,7 @@ pub(super) enum Command {
     Quota(QuotaRequest),
     Scrub(ScrubRequest),
     Gc(GcOrder),
+    Events(EventsRequest),
 }
 
 /// A gateway's reply.
@@ -39,6 +42,11 @@ pub(super) enum Reply {
     Quota(Vec<QuotaReport>),
     Scrub(Box<ScrubReport>),
     Gc(GcReport),
+    Events(Vec<Event>),
+    /// The next one for a follower.
+    Event(Box<Event>),
+    /// The number of events that a follower has missed, since it read too slowly.
+    Lost(u64),
     /// The gateway is still opening the volume, and is at this step.
     Opening(String),
     Error(String),

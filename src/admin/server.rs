@@ -11,9 +11,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::events::{EventsRequest, follow};
 use super::folder_lock::FolderLock;
 use super::message::{Command, REQUEST_LIMIT, Reply, Request, read_line, to_line};
 use super::{Control, FolderError};
+use crate::logging::Events;
 
 /// Maximum number of connections between their first byte and their last; more wait to be accepted. Those that wait
 /// for a flush are not counted.
@@ -21,6 +23,9 @@ const CONNECTIONS: usize = 16;
 
 /// Maximum number of connections that wait for a flush; all of them wait for the same uploads.
 const FLUSHES: usize = 16;
+
+/// Maximum number of connections that follow events.
+const FOLLOWERS: usize = 8;
 
 /// How long a client may take to send its line, and to take the reply.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,12 +41,14 @@ pub struct Server {
     listener: UnixListener,
     _folder_lock: FolderLock,
     limits: Limits,
+    events: Events,
 }
 
 #[derive(Clone, Debug)]
 struct Limits {
     connections: Arc<Semaphore>,
     flushes: Arc<Semaphore>,
+    followers: Arc<Semaphore>,
 }
 
 impl Server {
@@ -55,16 +62,24 @@ impl Server {
         let limits = Limits {
             connections: Arc::new(Semaphore::new(CONNECTIONS)),
             flushes: Arc::new(Semaphore::new(FLUSHES)),
+            followers: Arc::new(Semaphore::new(FOLLOWERS)),
         };
         Ok(Server {
             listener,
             _folder_lock: folder_lock,
             limits,
+            events: Events::default(),
         })
     }
 
+    /// The same with the events that clients may ask for; none otherwise.
+    pub fn with_events(self, events: Events) -> Server {
+        Server { events, ..self }
+    }
+
     /// Answers clients, until it is dropped; clients that still wait are disconnected then. Until `control` has a
-    /// gateway, requests for its status are answered with the step of its opening, and all others wait.
+    /// gateway, requests for its status are answered with the step of its opening, those for events as always, and all
+    /// others wait.
     pub async fn run<C: Control>(
         &self,
         control: watch::Receiver<Option<Arc<C>>>,
@@ -82,6 +97,7 @@ impl Server {
                         control: control.clone(),
                         opening: opening.clone(),
                         limits: self.limits.clone(),
+                        events: self.events.clone(),
                     };
                     connections.spawn(converse(stream, asked, permit));
                 }
@@ -100,6 +116,7 @@ struct Asked<C> {
     control: watch::Receiver<Option<Arc<C>>>,
     opening: Opening,
     limits: Limits,
+    events: Events,
 }
 
 /// Handles one connection, from its request to its reply.
@@ -116,6 +133,13 @@ async fn converse<C: Control>(
         return;
     };
     let reply = match line {
+        Ok(Command::Events(request)) if request.follow => {
+            drop(permit);
+            match asked.limits.followers.try_acquire() {
+                Ok(_permit) => return follow(stream, &asked.events, request.after, TIMEOUT).await,
+                Err(_) => Reply::Error(format!("{FOLLOWERS} other clients follow events already")),
+            }
+        }
         Ok(command) => answer(command, asked, permit).await,
         Err(problem) => Reply::Error(problem),
     };
@@ -136,11 +160,19 @@ async fn answer<C: Control>(
         mut control,
         opening,
         limits,
+        events,
     } = asked;
+    let listed = |request: EventsRequest| Reply::Events(events.since(request.after));
     let opened = control.borrow().clone();
+    if opened.is_none() {
+        match command {
+            Command::Status => return Reply::Opening(opening.step().what),
+            Command::Events(request) => return listed(request),
+            _ => {}
+        }
+    }
     let (control, permit) = match opened {
         Some(control) => (control, permit),
-        None if command == Command::Status => return Reply::Opening(opening.step().what),
         None => {
             // It may take long, and other clients need the status of the gateway meanwhile.
             drop(permit);
@@ -155,6 +187,7 @@ async fn answer<C: Control>(
         }
     };
     match command {
+        Command::Events(request) => listed(request),
         Command::Status => Reply::Status(Box::new(control.status().await)),
         Command::Exports => Reply::Exports(control.exports().await),
         Command::Flush => {

@@ -17,6 +17,8 @@ use super::*;
 use crate::health::{Health, Problem, State};
 use crate::watch::Wait;
 
+mod followers;
+
 /// A gateway whose flush waits until the test releases it.
 #[derive(Default)]
 struct Fake {

@@ -13,9 +13,9 @@ use super::raw::{Raw, within};
 use super::table::settings;
 use super::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, ConfigError, Dedup, Encryption,
-    Endpoint, Export, HostNames, KmsKey, LogLevel, LogMode, MaybeAddress, MaybeFile, Region,
-    Restore, Sealing, Security, Setting, Size, Source, SourcePort, Squash, StorageClass, StoreUrl,
-    Switch, Tags, Takeover, Value, Written, Xprtsec, exports,
+    Endpoint, Export, HostNames, KmsKey, LogFormat, LogLevels, LogMode, MaybeAddress, MaybeFile,
+    Region, Restore, Sealing, Security, Setting, Size, Source, SourcePort, Squash, StorageClass,
+    StoreUrl, Switch, Tags, Takeover, Value, Written, Xprtsec, exports,
 };
 
 settings! {
@@ -222,7 +222,11 @@ settings! {
         admin_hosts: HostNames = Fixed("none");
     }
     "Messages" {
-        /// Least severe level of messages that are written to standard error.
-        log_level: LogLevel = Fixed("info");
+        /// Least severe level of messages that are written to standard error: `error`, `warn`, `info`, `debug` or
+        /// `trace`; after it, levels of modules, as in `info,nfs=debug`. Modules are `program`, `nfs`, `fs`, `meta`,
+        /// `packs`, `object`, `environment`, `view`, `fsck` and `types`, and the libraries `slatedb` and `aws`.
+        log_level: LogLevels = Fixed("info");
+        /// Form of messages on standard error: `text`, or `json`, one object a line.
+        log_format: LogFormat = Fixed("text");
     }
 }

@@ -8,6 +8,7 @@ mod file;
 mod kms;
 mod levels;
 mod link;
+mod log_levels;
 mod s3;
 mod security;
 mod size;
@@ -16,12 +17,13 @@ mod transports;
 
 pub use admin::{HostNames, MaybeAddress};
 pub use choice::{
-    Access, Auto, Checksum, CommitMode, Compression, Dedup, Encryption, LogLevel, LogMode, Restore,
-    Sealing, SourcePort, Squash, Switch, Takeover,
+    Access, Auto, Checksum, CommitMode, Compression, Dedup, Encryption, LogFormat, LogLevel,
+    LogMode, Restore, Sealing, SourcePort, Squash, Switch, Takeover,
 };
 pub use clients::Clients;
 pub use file::MaybeFile;
 pub use kms::{Endpoint, Region};
+pub use log_levels::{LOG_MODULES, LogLevels, LogModule};
 pub use s3::{KmsKey, StorageClass, Tags};
 pub use security::Security;
 pub use size::Size;

@@ -45,7 +45,8 @@ pub(super) struct Limiter<K> {
 
 /// Messages that were held.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct Held<K> {
+    pub(super) kind: K,
     pub(super) count: u64,
     /// Their client, if all are about one.
     pub(super) client: Option<String>,
@@ -108,19 +109,19 @@ impl<K: Hash + Eq + Clone> Limiter<K> {
     }
 
     /// The held messages to be reported `now`: those whose first one was held a minute ago. All of them, if `all`.
-    pub(super) fn due(&mut self, now: Duration, all: bool) -> Vec<Held> {
+    pub(super) fn due(&mut self, now: Duration, all: bool) -> Vec<Held<K>> {
         let mut due = Vec::new();
         let is_due = |bucket: &Bucket| {
             bucket.held > 0 && (all || now.saturating_sub(bucket.since) >= MINUTE)
         };
-        for ((_, client), bucket) in &mut self.clients {
+        for ((kind, client), bucket) in &mut self.clients {
             if is_due(bucket) {
-                due.push(bucket.release(Some(client.clone())));
+                due.push(bucket.release(kind.clone(), Some(client.clone())));
             }
         }
-        for bucket in self.kinds.values_mut() {
+        for (kind, bucket) in &mut self.kinds {
             if is_due(bucket) {
-                due.push(bucket.release(None));
+                due.push(bucket.release(kind.clone(), None));
             }
         }
         due
@@ -204,8 +205,9 @@ impl Bucket {
         self.held += 1;
     }
 
-    fn release(&mut self, client: Option<String>) -> Held {
+    fn release<K>(&mut self, kind: K, client: Option<String>) -> Held<K> {
         Held {
+            kind,
             count: std::mem::take(&mut self.held),
             client,
             sample: std::mem::take(&mut self.sample),
@@ -239,6 +241,7 @@ mod tests {
         assert_eq!(printed.count(), OF_CLIENT as usize);
         assert_eq!(limiter.due(AT(64), false), []);
         let held = Held {
+            kind: 1,
             count: 50_000 - u64::from(OF_CLIENT),
             client: Some("10.0.0.1".to_owned()),
             sample: text(),

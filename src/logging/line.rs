@@ -3,25 +3,44 @@
 
 use std::io::{self, Write};
 
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use tracing::Metadata;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::writer::OptionalWriter;
 
 use super::limit::cut;
 
 /// Maximum length of a line in bytes, without its end. Paths may have 4096 bytes, each of which may take several here.
-const LINE_BYTES: usize = 8 << 10;
+pub(super) const LINE_BYTES: usize = 8 << 10;
 
-/// Writes messages as lines to the writers that the function returns.
-pub(super) struct Lines<M>(pub(super) M);
+/// Writes messages as lines.
+pub(super) struct Lines<M> {
+    /// Returns the writer for one message.
+    pub(super) output: M,
+    /// The messages that are written; others, which are only kept as events, are dropped.
+    pub(super) printed: Arc<RwLock<Targets>>,
+}
 
 impl<'a, M, W> MakeWriter<'a> for Lines<M>
 where
     M: Fn() -> W,
     W: Write,
 {
-    type Writer = Line<W>;
+    type Writer = OptionalWriter<Line<W>>;
 
-    fn make_writer(&'a self) -> Line<W> {
-        Line((self.0)())
+    fn make_writer(&'a self) -> Self::Writer {
+        OptionalWriter::some(Line((self.output)()))
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Self::Writer {
+        let printed = self.printed.read();
+        match printed.would_enable(metadata.target(), metadata.level()) {
+            true => self.make_writer(),
+            false => OptionalWriter::none(),
+        }
     }
 }
 
@@ -31,7 +50,7 @@ pub(super) struct Line<W>(W);
 impl<W: Write> Write for Line<W> {
     fn write(&mut self, message: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(message);
-        let mut line = tidy(text.strip_suffix('\n').unwrap_or(&text));
+        let mut line = escaped(text.strip_suffix('\n').unwrap_or(&text), LINE_BYTES);
         line.push('\n');
         // One call, so that messages of other threads cannot be mixed in.
         self.0.write_all(line.as_bytes())?;
@@ -43,9 +62,10 @@ impl<W: Write> Write for Line<W> {
     }
 }
 
-/// The message without characters that affect lines or terminals, limited in length.
-fn tidy(message: &str) -> String {
-    let kept = cut(message, LINE_BYTES);
+/// The text without characters that affect lines or terminals, and its first `bytes` bytes with a note if there are
+/// more.
+pub(super) fn escaped(text: &str, bytes: usize) -> String {
+    let kept = cut(text, bytes);
     let mut line = String::with_capacity(kept.len() + 1);
     for character in kept.chars() {
         if is_plain(character) {
@@ -55,15 +75,16 @@ fn tidy(message: &str) -> String {
         }
     }
     let escaped = line.len();
-    line.truncate(cut(&line, LINE_BYTES).len());
-    let left_out = message.len() - kept.len() + (escaped - line.len());
+    line.truncate(cut(&line, bytes).len());
+    let left_out = text.len() - kept.len() + (escaped - line.len());
     if left_out > 0 {
         line += &format!(" ... ({left_out} bytes more)");
     }
     line
 }
 
-fn is_plain(character: char) -> bool {
+/// Whether it affects neither lines nor terminals.
+pub(super) fn is_plain(character: char) -> bool {
     let changes_order = matches!(
         character,
         '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'

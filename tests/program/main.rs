@@ -16,6 +16,7 @@ mod gc;
 mod kms;
 mod life;
 mod local_users;
+mod messages;
 mod new_volume;
 mod quota;
 mod s3;

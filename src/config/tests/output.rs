@@ -70,7 +70,8 @@ fn unusual() -> Places {
         "/admin.key",
         "/token",
         "nas.example.com,192.0.2.7",
-        "trace",
+        "warn,nfs=debug",
+        "json",
     ]) {
         places = places.flag(setting.key, text);
     }

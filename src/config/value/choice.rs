@@ -220,3 +220,12 @@ choice! {
     /// All messages.
     Trace = "trace",
 }
+
+choice! {
+    /// The form of messages.
+    LogFormat:
+    /// For people.
+    Text = "text",
+    /// For programs.
+    Json = "json",
+}

@@ -43,6 +43,10 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("status", br#"{"command":"status"}"#.to_vec()),
         ("flush", br#"{"command":"flush"}"#.to_vec()),
         ("gc", br#"{"command":{"gc":"rewrite"}}"#.to_vec()),
+        (
+            "events",
+            br#"{"command":{"events":{"after":3,"follow":true}}}"#.to_vec(),
+        ),
         ("unknown", br#"{"command":"flush","now":true}"#.to_vec()),
         (
             "status-reply",
@@ -53,6 +57,11 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             br#"{"flush":{"published_lsn":4096,"uploaded_bytes":100,"seconds":0.75}}"#.to_vec(),
         ),
         ("gc-reply", gc.replace("\n        ", "").into_bytes()),
+        (
+            "event-reply",
+            br#"{"event":{"number":3,"unix_seconds":1790000000.25,"level":"warn","module":"forebay_nfs::server","message":"a\n","fields":{"client":"10.0.0.1"}}}"#.to_vec(),
+        ),
+        ("lost-reply", br#"{"lost":12}"#.to_vec()),
         (
             "error-reply",
             br#"{"error":"the bucket cannot be \u0022written\u0022"}"#.to_vec(),
