@@ -161,11 +161,18 @@ impl<F: FileSystem> Engine<F> {
         transport: Transport,
     ) -> Session<F> {
         let exports = self.exports.current();
+        let client = exports.client(peer, transport);
+        let clients = &self.metrics.clients;
+        let counts = match client.is_known() {
+            true => clients.of(client.address),
+            false => clients.other(),
+        };
         Session {
             engine: self.clone(),
             peer,
             transport,
-            client: exports.client(peer, transport),
+            counts,
+            client,
             exports,
             local: local.to_canonical(),
         }
@@ -230,12 +237,7 @@ pub(crate) fn execute_in_memory<F: FileSystem>(
     let mut reply = Reply::accepted(call.xid, buffer);
     let request = session.request(call.procedure, call.credential);
     match nfs3::call_in_memory(&request, call.procedure, call.arguments, &mut reply) {
-        Some(()) => {
-            if let Some(calls) = session.engine.metrics.calls.get(call.procedure as usize) {
-                calls.add(1);
-            }
-            Ok(reply)
-        }
+        Some(()) => Ok(reply),
         None => Err(reply.finish().0),
     }
 }
@@ -309,12 +311,11 @@ async fn nfs<F: FileSystem>(
 ) -> Outcome {
     let engine = &*session.engine;
     let metrics = &engine.metrics;
-    let Some(calls) = metrics.calls.get(call.procedure as usize) else {
+    if call.procedure as usize >= nfs3::PROCEDURES.len() {
         metrics.calls_elsewhere.add(1);
         let rejection = Rejection::ProcedureUnavailable;
         return Outcome::Reply(Reply::rejected(call.xid, rejection, buffer));
-    };
-    calls.add(1);
+    }
     // NULL is open to everyone: it shows only that a server is here.
     if call.procedure != 0 && !session.client.is_known() {
         metrics.calls_denied.add(1);

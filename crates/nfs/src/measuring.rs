@@ -39,10 +39,13 @@ impl<F: FileSystem> Gateway<F> {
 }
 
 impl<F: FileSystem> Connected<F> {
-    /// Serves a record: from decoding to the reply without its data, built in the memory of `buffer`. `None` if there
-    /// is no reply.
+    /// Serves a record that has just been read: from decoding to the reply without its data, built in the memory of
+    /// `buffer`, and counted in the metrics. `None` if there is no reply.
     pub async fn serve(&self, record: &[u8], now: Instant, buffer: Vec<u8>) -> Option<Vec<u8>> {
-        match execute(&self.0, record, now, buffer).await {
+        let arrived = fastant::Instant::now();
+        let outcome = execute(&self.0, record, now, buffer).await;
+        self.0.count(record, &outcome, arrived.elapsed());
+        match outcome {
             Outcome::Reply(reply) => Some(reply.finish().0),
             Outcome::StartTls(..) | Outcome::Silence | Outcome::Hangup => None,
         }

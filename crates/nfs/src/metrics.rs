@@ -1,135 +1,64 @@
-//! Metrics of the server.
+//! Metrics of the server: the instruments, and what they report.
+//!
+//! * `calls`: the time that calls take, for each procedure and outcome.
+//! * `clients`: calls and bytes of each client.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+mod calls;
+mod clients;
 
-use crate::nfs3::PROCEDURES;
+use forebay_metrics::{Counter, Gauge, Samples, Source, table};
 
-/// Whether a value only grows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// It only grows while the server runs.
-    Counter,
-    /// Increases and decreases.
-    Gauge,
-}
+use calls::Calls;
+pub(crate) use clients::ClientCounts;
+use clients::Clients;
 
-/// One value with its name and meaning.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
-    /// Name, with the unit last.
-    pub name: &'static str,
-    /// The label `procedure`, where there is one value for each.
-    pub procedure: Option<&'static str>,
-    /// What it means.
-    pub meaning: &'static str,
-    /// Counter or gauge.
-    pub kind: Kind,
-    /// The value.
-    pub value: u64,
-}
-
-/// A counter or gauge.
-#[derive(Debug, Default)]
-pub(crate) struct Value(AtomicU64);
-
-impl Value {
-    pub(crate) fn add(&self, amount: u64) {
-        self.0.fetch_add(amount, Ordering::Relaxed);
-    }
-
-    pub(crate) fn subtract(&self, amount: u64) {
-        self.0.fetch_sub(amount, Ordering::Relaxed);
-    }
-
-    pub(crate) fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Declares the table of values: field, kind, meaning. The metric's name derives from the field's.
-macro_rules! metrics {
-    ($($field:ident: $kind:ident, $meaning:literal;)*) => {
-        /// Counters and gauges of the server, from when it was bound.
+/// Declares the instruments without labels: field, type, method of [`Samples`], family.
+macro_rules! instruments {
+    ($($field:ident: $kind:ident, $add:ident, $family:ident;)*) => {
+        /// Instruments of the server, from when it was bound. The [table] says what each means.
         #[derive(Debug, Default)]
         pub struct Metrics {
-            $(pub(crate) $field: Value,)*
-            pub(crate) calls: [Value; PROCEDURES.len()],
+            $(pub(crate) $field: $kind,)*
+            pub(crate) calls: Calls,
+            pub(crate) clients: Clients,
         }
 
-        impl Metrics {
-            /// All values, with their names and meanings.
-            pub fn samples(&self) -> Vec<Sample> {
-                let mut samples = vec![$(Sample {
-                    name: concat!("nfs_", stringify!($field)),
-                    procedure: None,
-                    meaning: $meaning,
-                    kind: Kind::$kind,
-                    value: self.$field.get(),
-                },)*];
-                samples.extend(PROCEDURES.iter().zip(&self.calls).map(|(procedure, calls)| Sample {
-                    name: "nfs_calls",
-                    procedure: Some(procedure),
-                    meaning: "calls of each NFSv3 procedure that were begun",
-                    kind: Kind::Counter,
-                    value: calls.get(),
-                }));
-                samples
+        impl Source for Metrics {
+            fn collect(&self, samples: &mut Samples) {
+                $(samples.$add(&table::$family, &self.$field);)*
+                self.calls.collect(samples);
+                self.clients.collect(samples);
             }
         }
     };
 }
 
-metrics! {
-    connections: Gauge, "open connections";
-    connections_accepted: Counter, "connections accepted";
-    connections_refused: Counter, "connections closed at once because there were too many";
-    connections_of_strangers: Counter, "connections from addresses that no export names";
-    connections_over_share: Counter, "connections closed because their client held more than its share of memory in calls that were not complete or not answered";
-    accept_errors: Counter, "failures to accept a connection";
-    connections_broken: Counter, "connections closed because the bytes were not an RPC call, or a record was too long";
-    connections_timed_out: Counter, "connections closed because a record or a TLS handshake was not completed, replies were not read, or nothing happened";
-    tls_handshakes: Counter, "connections that switched to TLS";
-    tls_handshakes_failed: Counter, "connections closed because the switch to TLS failed";
-    received_bytes: Counter, "bytes received";
-    sent_bytes: Counter, "bytes sent";
-    calls_waiting: Gauge, "calls that wait for the file system";
-    calls_denied: Counter, "calls refused for their credential or the client's address";
-    calls_garbage: Counter, "calls whose arguments could not be decoded";
-    calls_elsewhere: Counter, "calls of programs, versions or procedures that are not served here";
-    calls_put_off: Counter, "calls answered NFS3ERR_JUKEBOX because there was no room for them in time";
-    replays_answered: Counter, "repeated calls answered with their first reply";
-    replays_joined: Counter, "repeated calls that waited for the first to be done";
-    replays_dropped: Counter, "repeated calls left unanswered because the first was being done or was given up";
-    budget_waits: Counter, "times that a call had to wait for its client's share of the budget of bytes";
-    lock_calls: Counter, "calls of the lock manager (NLM)";
-    locks: Gauge, "locks, waiters for locks and share reservations";
-    lock_callbacks: Counter, "successful callbacks for locks that clients waited for";
-    lock_callbacks_failed: Counter, "failed callbacks for such locks";
-    mounts: Counter, "successful MNT calls";
-    mounts_refused: Counter, "MNT calls refused";
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_value_has_a_name_and_a_meaning() {
-        let metrics = Metrics::default();
-        metrics.received_bytes.add(5);
-        metrics.calls[1].add(2);
-        let samples = metrics.samples();
-        let value = |name: &str, procedure: Option<&str>| {
-            let mut found = samples.iter();
-            let sample = found.find(|s| s.name == name && s.procedure == procedure);
-            sample.unwrap().value
-        };
-        assert_eq!(value("nfs_received_bytes", None), 5);
-        assert_eq!(value("nfs_calls", Some("GETATTR")), 2);
-        assert!(samples.iter().all(|sample| !sample.meaning.is_empty()));
-    }
+instruments! {
+    connections: Gauge, gauge, NFS_CONNECTIONS;
+    connections_accepted: Counter, counter, NFS_CONNECTIONS_ACCEPTED;
+    connections_refused: Counter, counter, NFS_CONNECTIONS_REFUSED;
+    connections_of_strangers: Counter, counter, NFS_CONNECTIONS_OF_STRANGERS;
+    connections_over_share: Counter, counter, NFS_CONNECTIONS_OVER_SHARE;
+    connections_broken: Counter, counter, NFS_CONNECTIONS_BROKEN;
+    connections_timed_out: Counter, counter, NFS_CONNECTIONS_TIMED_OUT;
+    accept_errors: Counter, counter, NFS_ACCEPT_ERRORS;
+    tls_handshakes: Counter, counter, NFS_TLS_HANDSHAKES;
+    tls_handshakes_failed: Counter, counter, NFS_TLS_HANDSHAKES_FAILED;
+    received_bytes: Counter, counter, NFS_RECEIVED;
+    sent_bytes: Counter, counter, NFS_SENT;
+    calls_waiting: Gauge, gauge, NFS_CALLS_WAITING;
+    calls_denied: Counter, counter, NFS_CALLS_DENIED;
+    calls_garbage: Counter, counter, NFS_CALLS_GARBAGE;
+    calls_elsewhere: Counter, counter, NFS_CALLS_ELSEWHERE;
+    calls_put_off: Counter, counter, NFS_CALLS_PUT_OFF;
+    replays_answered: Counter, counter, NFS_REPLAYS_ANSWERED;
+    replays_joined: Counter, counter, NFS_REPLAYS_JOINED;
+    replays_dropped: Counter, counter, NFS_REPLAYS_DROPPED;
+    budget_waits: Counter, counter, NFS_BUDGET_WAITS;
+    lock_calls: Counter, counter, NFS_LOCK_CALLS;
+    locks: Gauge, gauge, NFS_LOCKS;
+    lock_callbacks: Counter, counter, NFS_LOCK_CALLBACKS;
+    lock_callbacks_failed: Counter, counter, NFS_LOCK_CALLBACKS_FAILED;
+    mounts: Counter, counter, NFS_MOUNTS;
+    mounts_refused: Counter, counter, NFS_MOUNTS_REFUSED;
 }

@@ -18,6 +18,7 @@ mod reply;
 
 pub(crate) use call::wanted;
 pub use call::{Call, Credential, Denial, NotServed};
+pub(crate) use reply::Answered;
 pub use reply::Reply;
 
 /// The version of RPC.

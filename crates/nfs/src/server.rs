@@ -296,6 +296,7 @@ impl<F: FileSystem> Shared<F> {
             seat,
             async |session, record, now, buffer| {
                 let outcome = execute(&session, record.bytes(), now, buffer).await;
+                session.count(record.bytes(), &outcome, record.arrived().elapsed());
                 (outcome, record)
             },
         );

@@ -3,12 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use forebay_vfs::{FileSystem, Trouble};
 
-use super::Engine;
+use super::{Engine, Outcome};
 use crate::exports::{Client, Exports};
-use crate::rpc::Credential;
+use crate::metrics::ClientCounts;
+use crate::rpc::{self, Credential, Reply};
 use crate::{Transport, nfs3};
 
 /// One client's connection, as the protocol sees it under one version of the exports.
@@ -18,6 +20,8 @@ pub(crate) struct Session<F> {
     pub(super) transport: Transport,
     pub(crate) exports: Arc<Exports<F>>,
     pub(crate) client: Client,
+    /// What the client has done.
+    pub(crate) counts: Arc<ClientCounts>,
     /// The local address that the client connected to.
     pub(super) local: IpAddr,
 }
@@ -33,6 +37,25 @@ impl<F: FileSystem> Session<F> {
             changes: nfs3::is_change(procedure),
             in_clear: false,
             too_weak: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts the answer to an NFS call that took `time` since its last byte was read.
+    #[inline]
+    pub(crate) fn count(&self, record: &[u8], outcome: &Outcome, time: Duration) {
+        if let Outcome::Reply(reply) = outcome {
+            self.count_reply(record, reply, time);
+        }
+    }
+
+    /// Counts the reply to an NFS call that took `time` since its last byte was read.
+    #[inline]
+    pub(crate) fn count_reply(&self, record: &[u8], reply: &Reply, time: Duration) {
+        if let Some((nfs3::PROGRAM, procedure)) = rpc::wanted(record) {
+            let nanos = nanos(time);
+            let calls = &self.engine.metrics.calls;
+            calls.answered(procedure, reply.answered(), nanos);
+            self.counts.answered(nanos);
         }
     }
 
@@ -70,4 +93,9 @@ impl<F: FileSystem> Session<F> {
     pub(crate) fn secured(&self, transport: Transport) -> Session<F> {
         self.engine.session(self.peer, self.local, transport)
     }
+}
+
+/// A time in nanoseconds.
+fn nanos(time: Duration) -> u64 {
+    time.as_secs() * 1_000_000_000 + u64::from(time.subsec_nanos())
 }

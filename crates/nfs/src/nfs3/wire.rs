@@ -87,34 +87,58 @@ pub(crate) fn file_type(kind: FileKind) -> u32 {
     }
 }
 
+/// The upper and the lower half.
+#[expect(clippy::cast_possible_truncation, reason = "each half has 32 bits")]
+fn words(value: u64) -> [u32; 2] {
+    [(value >> 32) as u32, value as u32]
+}
+
+/// `nfstime3`: times that 32 bits of seconds cannot express become the nearest that can be expressed.
+fn time_words(time: Timestamp) -> [u32; 2] {
+    let seconds = u32::try_from(time.seconds.max(0)).unwrap_or(u32::MAX);
+    [seconds, time.nanos]
+}
+
 /// Encodes the structures that NFS adds to XDR.
 impl Writer<'_> {
     pub(super) fn status(&mut self, status: Status) {
         self.u32(status.0);
     }
 
-    /// `nfstime3`: times that 32 bits of seconds cannot express become the nearest that can be expressed.
+    /// `nfstime3`.
     fn time(&mut self, time: Timestamp) {
-        self.u32(u32::try_from(time.seconds.max(0)).unwrap_or(u32::MAX));
-        self.u32(time.nanos);
+        self.words(time_words(time));
     }
 
     /// `fattr3`.
     pub(super) fn attributes(&mut self, handles: &Handles, attributes: &Attributes) {
-        self.u32(file_type(attributes.kind));
-        self.u32(attributes.mode);
-        self.u32(attributes.nlink);
-        self.u32(attributes.uid);
-        self.u32(attributes.gid);
-        self.u64(attributes.size);
-        self.u64(attributes.used);
-        self.u32(attributes.device.major);
-        self.u32(attributes.device.minor);
-        self.u64(handles.volume_number());
-        self.u64(attributes.inode.0);
-        self.time(attributes.atime);
-        self.time(attributes.mtime);
-        self.time(attributes.ctime);
+        let [size, used] = [attributes.size, attributes.used].map(words);
+        let [volume, inode] = [handles.volume_number(), attributes.inode.0].map(words);
+        let [atime, mtime, ctime] =
+            [attributes.atime, attributes.mtime, attributes.ctime].map(time_words);
+        self.words([
+            file_type(attributes.kind),
+            attributes.mode,
+            attributes.nlink,
+            attributes.uid,
+            attributes.gid,
+            size[0],
+            size[1],
+            used[0],
+            used[1],
+            attributes.device.major,
+            attributes.device.minor,
+            volume[0],
+            volume[1],
+            inode[0],
+            inode[1],
+            atime[0],
+            atime[1],
+            mtime[0],
+            mtime[1],
+            ctime[0],
+            ctime[1],
+        ]);
     }
 
     /// `post_op_attr`.

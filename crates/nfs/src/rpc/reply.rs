@@ -20,27 +20,36 @@ pub struct Reply {
 /// Length of the header of an accepted reply, after the record mark.
 const ACCEPTED_BYTES: usize = 24;
 
+/// The place of the record mark, until it is known.
+const MARK: u32 = 0;
+
+/// How a call was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answered {
+    /// With results that begin with this status; 0 if there are no results.
+    Status(u32),
+    /// It was denied or rejected.
+    Refused,
+}
+
 impl Reply {
     /// Begins the reply to an accepted call; append the results to [`Reply::results`]. Uses the memory
     /// of `buffer`.
     pub fn accepted(xid: u32, buffer: Vec<u8>) -> Reply {
-        let mut reply = Reply::begin(xid, buffer);
-        reply.write(&[0, 0, 0, 0]);
-        reply
+        Reply::begin([MARK, xid, REPLY, 0, 0, 0, 0], buffer)
     }
 
     /// The answer to AUTH_TLS: after it the connection continues in TLS (RFC 9289, section 4.1).
     pub fn start_tls(xid: u32, buffer: Vec<u8>) -> Reply {
-        let mut reply = Reply::begin(xid, buffer);
-        reply.write(&[0, AUTH_NONE]);
+        let mut reply = Reply::begin([MARK, xid, REPLY, 0, AUTH_NONE], buffer);
         reply.results().opaque(&STARTTLS);
-        reply.write(&[0]);
+        reply.results().u32(0);
         reply
     }
 
     /// An accepted call without results.
     pub fn rejected(xid: u32, rejection: Rejection, buffer: Vec<u8>) -> Reply {
-        let mut reply = Reply::begin(xid, buffer);
+        let mut reply = Reply::begin([MARK, xid, REPLY], buffer);
         match rejection {
             Rejection::ProgramUnavailable => reply.write(&[0, 0, 0, 1]),
             Rejection::ProgramMismatch(low, high) => reply.write(&[0, 0, 0, 2, low, high]),
@@ -53,7 +62,7 @@ impl Reply {
 
     /// A denied call.
     pub fn denied(xid: u32, denial: Denial, buffer: Vec<u8>) -> Reply {
-        let mut reply = Reply::begin(xid, buffer);
+        let mut reply = Reply::begin([MARK, xid, REPLY], buffer);
         match denial {
             Denial::RpcMismatch => reply.write(&[1, 0, RPC_VERSION, RPC_VERSION]),
             Denial::BadCredential => reply.write(&[1, 1, 1]),
@@ -84,15 +93,14 @@ impl Reply {
         }
     }
 
-    fn begin(xid: u32, mut head: Vec<u8>) -> Reply {
+    /// A reply that begins with these words, the first of which is the [`MARK`].
+    fn begin<const N: usize>(words: [u32; N], mut head: Vec<u8>) -> Reply {
         head.clear();
-        head.extend_from_slice(&[0; MARK_BYTES]);
-        let mut reply = Reply {
+        Writer::new(&mut head).words(words);
+        Reply {
             head,
             ..Reply::default()
-        };
-        reply.write(&[xid, REPLY]);
-        reply
+        }
     }
 
     fn write(&mut self, values: &[u32]) {
@@ -103,6 +111,21 @@ impl Reply {
     /// The writer that appends results.
     pub fn results(&mut self) -> Writer<'_> {
         Writer::new(&mut self.head)
+    }
+
+    /// How a reply answers a call, if results begin with a status, as those of NFS do.
+    #[inline]
+    pub(crate) fn answered(&self) -> Answered {
+        const WITH_STATUS: usize = MARK_BYTES + ACCEPTED_BYTES + 4;
+        let word = |bytes: &[u8]| bytes.first_chunk().map(|word| u32::from_be_bytes(*word));
+        let accepted = |head: &[u8]| (word(&head[12..]), word(&head[24..])) == (Some(0), Some(0));
+        match self.head.first_chunk::<WITH_STATUS>() {
+            Some(head) if accepted(head) => Answered::Status(word(&head[28..]).unwrap_or(0)),
+            None if self.head.len() == MARK_BYTES + ACCEPTED_BYTES && accepted(&self.head) => {
+                Answered::Status(0)
+            }
+            Some(_) | None => Answered::Refused,
+        }
     }
 
     /// Number of bytes of results, without data.
@@ -185,6 +208,30 @@ mod tests {
                 0, 0, 0, 9, 0, 0, 0, 5, b'a', b'b', b'c', b'd', b'e', 0, 0, 0,
             ]
         );
+    }
+
+    #[test]
+    fn a_reply_shows_how_it_answers() {
+        let status = |status| {
+            let mut reply = Reply::accepted(7, Vec::new());
+            reply.results().u32(status);
+            reply.answered()
+        };
+        assert_eq!(status(0), Answered::Status(0));
+        assert_eq!(status(10008), Answered::Status(10008));
+        // Of NULL.
+        let empty = Reply::accepted(7, Vec::new());
+        assert_eq!(empty.answered(), Answered::Status(0));
+        let denied = Reply::denied(7, Denial::TooWeak, Vec::new());
+        assert_eq!(denied.answered(), Answered::Refused);
+        let rejections = [
+            Rejection::GarbageArguments,
+            Rejection::ProgramMismatch(3, 3),
+        ];
+        for rejection in rejections {
+            let rejected = Reply::rejected(7, rejection, Vec::new());
+            assert_eq!(rejected.answered(), Answered::Refused);
+        }
     }
 
     #[test]

@@ -280,6 +280,7 @@ where
             if written > 0 {
                 self.timeouts.active_at = now;
                 self.session.engine.metrics.sent_bytes.add(written);
+                self.session.counts.sent(written);
             }
             // There may be room now.
             if (answered || written > 0) && (blocked || !self.lanes.is_empty()) {
@@ -304,6 +305,7 @@ where
                     bytes => {
                         self.timeouts.active_at = now;
                         self.session.engine.metrics.received_bytes.add(bytes as u64);
+                        self.session.counts.received(bytes as u64);
                     }
                 },
             }

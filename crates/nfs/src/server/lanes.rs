@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     fn call(bytes: usize) -> Record {
-        Record::small(vec![0; bytes])
+        Record::small(vec![0; bytes], fastant::Instant::now())
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::thread::LocalKey;
 
+use fastant::Instant;
 use parking_lot::Mutex;
 
 use super::budget::BudgetPermit;
@@ -142,7 +143,11 @@ impl Pool {
 }
 
 /// A complete record, together with its memory and charge.
-pub(super) struct Record(Memory);
+pub(super) struct Record {
+    memory: Memory,
+    /// When its last byte was read.
+    arrived: Instant,
+}
 
 /// Where a record lies.
 enum Memory {
@@ -160,29 +165,41 @@ enum Memory {
 }
 
 impl Record {
-    /// A record in a buffer of its own size.
-    pub(super) fn small(bytes: Vec<u8>) -> Record {
-        Record(Memory::Small(bytes))
+    /// A record in a buffer of its own size, whose last byte was read at `arrived`.
+    pub(super) fn small(bytes: Vec<u8>, arrived: Instant) -> Record {
+        let memory = Memory::Small(bytes);
+        Record { memory, arrived }
     }
 
-    /// A record in a buffer of the pool.
-    pub(super) fn large(bytes: Vec<u8>, pool: Arc<Pool>, permit: BudgetPermit) -> Record {
-        let _permit = permit;
-        Record(Memory::Large {
+    /// A record in a buffer of the pool, whose last byte was read at `arrived`.
+    pub(super) fn large(
+        bytes: Vec<u8>,
+        pool: Arc<Pool>,
+        permit: BudgetPermit,
+        arrived: Instant,
+    ) -> Record {
+        let memory = Memory::Large {
             bytes,
             pool,
-            _permit,
-        })
+            _permit: permit,
+        };
+        Record { memory, arrived }
     }
 
-    /// A record in the scratch buffer it was read into; its bytes do not change while the record exists.
-    pub(super) fn shared(scratch: Scratch, bytes: Range<usize>) -> Record {
-        Record(Memory::Shared(scratch, bytes))
+    /// A record in the scratch buffer it was read into at `arrived`; its bytes do not change while the record exists.
+    pub(super) fn shared(scratch: Scratch, bytes: Range<usize>, arrived: Instant) -> Record {
+        let memory = Memory::Shared(scratch, bytes);
+        Record { memory, arrived }
+    }
+
+    /// When its last byte was read.
+    pub(super) fn arrived(&self) -> Instant {
+        self.arrived
     }
 
     /// The message.
     pub(super) fn bytes(&self) -> &[u8] {
-        match &self.0 {
+        match &self.memory {
             Memory::Small(bytes) | Memory::Large { bytes, .. } => bytes,
             Memory::Shared(scratch, range) => {
                 scratch.bytes().get(range.clone()).unwrap_or_default()
@@ -192,7 +209,7 @@ impl Record {
 
     /// Returns the buffer, if it is worth reusing for the next small record.
     pub(super) fn into_small_buffer(mut self) -> Option<Vec<u8>> {
-        match &mut self.0 {
+        match &mut self.memory {
             Memory::Small(bytes) if bytes.capacity() <= SMALL_BYTES => Some(std::mem::take(bytes)),
             _ => None,
         }
@@ -200,15 +217,15 @@ impl Record {
 
     /// Returns the same record in a buffer that holds nothing else.
     pub(super) fn into_own_buffer(self) -> Record {
-        match &self.0 {
-            Memory::Shared(..) => Record::small(self.bytes().to_vec()),
+        match &self.memory {
+            Memory::Shared(..) => Record::small(self.bytes().to_vec(), self.arrived),
             Memory::Small(_) | Memory::Large { .. } => self,
         }
     }
 
     /// Bytes that have no charge yet.
     pub(super) fn uncharged_bytes(&self) -> usize {
-        match &self.0 {
+        match &self.memory {
             Memory::Small(bytes) => bytes.capacity(),
             Memory::Large { .. } => 0,
             Memory::Shared(_, range) => range.len(),
@@ -218,7 +235,7 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        match &mut self.0 {
+        match &mut self.memory {
             Memory::Small(bytes) if bytes.capacity() > SMALL_BYTES => {
                 give_idle(&DONE, std::mem::take(bytes));
             }
@@ -265,7 +282,7 @@ mod tests {
         let pool = Pool::new(1 << 20);
         let mut scratch = pool.scratch();
         scratch.target().extend(0..100);
-        let record = Record::shared(scratch.clone(), 10..20);
+        let record = Record::shared(scratch.clone(), 10..20, Instant::now());
         pool.give_scratch(scratch);
         assert!(NEAR.take().is_none(), "somebody has it");
         pool.scratch().target().extend([0xee; 100]);
@@ -276,7 +293,8 @@ mod tests {
 
     #[test]
     fn a_thread_gives_records_what_fits_them_and_forgets_what_does_not() {
-        let done = |capacity| drop(Record::small(Vec::with_capacity(capacity)));
+        let record = |capacity| Record::small(Vec::with_capacity(capacity), Instant::now());
+        let done = |capacity| drop(record(capacity));
         done(SMALL_BYTES);
         done(OF_THREAD_BYTES + 1);
         assert!(take_idle(&DONE).is_none());
@@ -298,7 +316,8 @@ mod tests {
 
     #[test]
     fn only_the_buffers_of_short_records_are_used_again_by_their_connection() {
-        let buffer = |capacity| Record::small(Vec::with_capacity(capacity)).into_small_buffer();
+        let record = |capacity| Record::small(Vec::with_capacity(capacity), Instant::now());
+        let buffer = |capacity| record(capacity).into_small_buffer();
         assert!(buffer(SMALL_BYTES).is_some());
         assert!(buffer(SMALL_BYTES + 1).is_none());
     }

@@ -14,6 +14,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use forebay_metrics::{Samples, Source};
 use forebay_nfs::record::{LAST_FRAGMENT, mark};
 use forebay_nfs::xdr::Writer;
 use forebay_nfs::{
@@ -139,8 +140,8 @@ impl Running {
     }
 
     pub fn metric(&self, name: &str) -> u64 {
-        let samples = self.metrics.samples();
-        samples.iter().find(|s| s.name == name).unwrap().value
+        let samples = Samples::of([&*self.metrics as &dyn Source]);
+        samples.number(name, &[]).unwrap() as u64
     }
 
     /// Waits until a metric has a value for which `right` holds.

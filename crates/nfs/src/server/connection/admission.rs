@@ -69,7 +69,7 @@ where
                     self.look_at_parked(now, context);
                 }
                 Err(record) if self.is_overdue(&record, now, context) => {
-                    self.put_off(record.bytes(), now)?;
+                    self.put_off(record.bytes(), record.arrived(), now)?;
                 }
                 Err(record) => {
                     self.record = Some(record);
@@ -140,6 +140,8 @@ where
         match execute_in_memory(&self.session, record.bytes(), buffer) {
             Ok(reply) => {
                 self.timeouts.called();
+                let time = record.arrived().elapsed();
+                self.session.count_reply(record.bytes(), &reply, time);
                 self.replies.put(reply, charge);
                 Looked::Answered
             }
@@ -219,11 +221,12 @@ where
         self.replies.unsent_bytes() < OWN_BYTES && self.blocking.is_over(now, limit, context)
     }
 
-    /// Asks the client to retry a call later; `head` is the beginning of the call.
-    fn put_off(&mut self, head: &[u8], now: Instant) -> Result<(), End> {
+    /// Asks the client to retry a call later; `head` is the beginning of the call, which was read at `arrived`.
+    fn put_off(&mut self, head: &[u8], arrived: fastant::Instant, now: Instant) -> Result<(), End> {
         self.blocking.put_off(now);
         let buffer = self.replies.buffer();
         let outcome = put_off(&self.session, head, buffer);
+        self.session.count(head, &outcome, arrived.elapsed());
         let charge = self.replies.allowance.force(0);
         self.answer(outcome, charge)
     }
@@ -256,7 +259,7 @@ where
                 }
                 Next::Discarded(head) => {
                     self.timeouts.record_since = None;
-                    self.put_off(&head, now)?;
+                    self.put_off(&head, self.incoming.read_at(), now)?;
                 }
                 Next::Record(record) => {
                     self.timeouts.record_since = None;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::BufMut;
+use fastant::Instant;
 use tokio::io::AsyncReadExt;
 
 use crate::record::{Assembler, MARK_BYTES, RecordError, Step};
@@ -27,6 +28,8 @@ pub(super) struct Incoming {
     permit: Option<BudgetPermit>,
     /// A large record that was completed by reading into it.
     complete: Option<Vec<u8>>,
+    /// When bytes were read last.
+    read_at: Instant,
 }
 
 /// The next step after a read.
@@ -50,6 +53,7 @@ impl Incoming {
             assembler: Assembler::with_buffers(record_bytes, pool::small_record),
             permit: None,
             complete: None,
+            read_at: Instant::now(),
         }
     }
 
@@ -64,6 +68,7 @@ impl Incoming {
             let mut target = record.limit(wanted);
             let read = pin!(stream.read_buf(&mut target)).poll(context);
             if let Poll::Ready(Ok(bytes)) = read {
+                self.read_at = Instant::now();
                 self.complete = self.assembler.advance(bytes);
             }
             return read;
@@ -74,6 +79,7 @@ impl Incoming {
             pin!(stream.read_buf(&mut target)).poll(context)
         };
         if matches!(read, Poll::Ready(Ok(bytes)) if bytes > 0) {
+            self.read_at = Instant::now();
             self.unread = Unread::new(scratch);
         } else {
             self.pool.give_scratch(scratch);
@@ -115,13 +121,13 @@ impl Incoming {
         }
         self.unread.take(MARK_BYTES);
         let (scratch, range) = self.unread.take_in_place(length)?;
-        Some(Record::shared(scratch, range))
+        Some(Record::shared(scratch, range, self.read_at))
     }
 
     fn record(&mut self, bytes: Vec<u8>) -> Record {
         match self.permit.take() {
-            Some(permit) => Record::large(bytes, self.pool.clone(), permit),
-            None => Record::small(bytes),
+            Some(permit) => Record::large(bytes, self.pool.clone(), permit, self.read_at),
+            None => Record::small(bytes, self.read_at),
         }
     }
 
@@ -139,6 +145,11 @@ impl Incoming {
     /// Takes a buffer for the next record, to save an allocation.
     pub(super) fn reuse(&mut self, buffer: Vec<u8>) {
         self.assembler.reuse(buffer);
+    }
+
+    /// When bytes were read last.
+    pub(super) fn read_at(&self) -> Instant {
+        self.read_at
     }
 
     /// Whether a record has begun and is not complete.

@@ -1,0 +1,152 @@
+//! Histograms with bounds 1, 2, 5, 10, 20, 50, ...
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::series;
+
+/// Number of buckets with a bound. One more has the observations above the last bound.
+const BUCKETS: usize = 22;
+
+/// Index of 10 µs among bounds in nanoseconds.
+const TEN_MICROSECONDS: u8 = 12;
+
+/// Nanoseconds in a second.
+const NANOS: f64 = 1e9;
+
+/// Counts observations in buckets, and sums them up.
+#[derive(Debug)]
+pub struct Histogram {
+    buckets: [AtomicU64; BUCKETS + 1],
+    sum: AtomicU64,
+    /// Index of the first bound in the series.
+    first: u8,
+    /// Observed units in a unit of the outside.
+    scale: f64,
+}
+
+impl Histogram {
+    /// A histogram of times, from 10 µs to 100 s.
+    pub const fn of_times() -> Histogram {
+        Histogram::new(TEN_MICROSECONDS, NANOS)
+    }
+
+    /// A histogram of numbers, from 1 to 10^7.
+    pub const fn of_numbers() -> Histogram {
+        Histogram::new(0, 1.0)
+    }
+
+    const fn new(first: u8, scale: f64) -> Histogram {
+        Histogram {
+            buckets: [const { AtomicU64::new(0) }; BUCKETS + 1],
+            sum: AtomicU64::new(0),
+            first,
+            scale,
+        }
+    }
+
+    /// Observes a time.
+    #[inline]
+    pub fn observe_time(&self, time: Duration) {
+        self.observe(nanos(time));
+    }
+
+    /// Observes a number: of nanoseconds for times.
+    #[inline]
+    pub fn observe(&self, value: u64) {
+        let index = series::index_of(value).saturating_sub(usize::from(self.first));
+        self.buckets[index.min(BUCKETS)].fetch_add(1, Relaxed);
+        self.sum.fetch_add(value, Relaxed);
+    }
+
+    /// The observations so far. One that is made at the same time may be in the buckets and not in the sum yet.
+    pub fn observed(&self) -> Observed {
+        let buckets = self.buckets.iter().map(|bucket| bucket.load(Relaxed));
+        Observed {
+            first: self.first,
+            scale: self.scale,
+            buckets: buckets.collect(),
+            sum: self.sum.load(Relaxed),
+        }
+    }
+}
+
+/// A time in nanoseconds, at most 584 years.
+#[inline]
+pub(crate) fn nanos(time: Duration) -> u64 {
+    time.as_secs()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(u64::from(time.subsec_nanos()))
+}
+
+/// The observations of a histogram at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    first: u8,
+    scale: f64,
+    buckets: Vec<u64>,
+    sum: u64,
+}
+
+impl Observed {
+    /// Number of observations.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// Their sum: in seconds for times.
+    pub fn sum(&self) -> f64 {
+        self.sum as f64 / self.scale
+    }
+
+    /// Upper bounds of the buckets and the number of observations in each, not added up. The last bound is infinite.
+    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
+        self.buckets.iter().enumerate().map(|(index, count)| {
+            let bound = match index {
+                BUCKETS => f64::INFINITY,
+                index => series::bound(usize::from(self.first) + index) as f64 / self.scale,
+            };
+            (bound, *count)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_counted_in_seconds() {
+        let times = Histogram::of_times();
+        times.observe_time(Duration::ZERO);
+        times.observe_time(Duration::from_micros(10));
+        times.observe_time(Duration::from_micros(11));
+        times.observe_time(Duration::from_secs(100));
+        times.observe_time(Duration::from_secs(101));
+        let observed = times.observed();
+        assert_eq!(observed.count(), 5);
+        assert_eq!(observed.sum(), 201.000_021);
+        let buckets: Vec<_> = observed.buckets().collect();
+        assert_eq!(buckets[..3], [(0.000_01, 2), (0.000_02, 1), (0.000_05, 0)]);
+        assert_eq!(buckets[20..], [(50.0, 0), (100.0, 1), (f64::INFINITY, 1)]);
+    }
+
+    #[test]
+    fn numbers_begin_with_one() {
+        let numbers = Histogram::of_numbers();
+        for number in [0, 1, 3, 20_000_000] {
+            numbers.observe(number);
+        }
+        let observed = numbers.observed();
+        let buckets: Vec<_> = observed.buckets().collect();
+        assert_eq!(buckets[..3], [(1.0, 2), (2.0, 0), (5.0, 1)]);
+        assert_eq!(buckets[21..], [(1e7, 0), (f64::INFINITY, 1)]);
+        assert_eq!(observed.sum(), 20_000_004.0);
+    }
+
+    #[test]
+    fn a_time_that_no_clock_measures_does_not_overflow() {
+        assert_eq!(nanos(Duration::MAX), u64::MAX);
+        Histogram::of_times().observe_time(Duration::MAX);
+    }
+}
