@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use forebay_meta::{MetaStore, Sealing, SlateReader, SlateSettings, SlateStore, StoreError};
-use forebay_object::Store;
+use forebay_object::{Cause, CausedStore, Store};
 use forebay_vfs::Timestamp;
+use object_store::ObjectStore;
 
 use crate::background;
 use crate::disk_folder::DiskFolder;
@@ -161,6 +162,19 @@ impl Randomness for SystemRandomness {
 /// SlateDB under the volume's own prefix.
 struct SlateMetadata;
 
+/// The store, with the cause of requests for metadata.
+fn metadata(store: &Store) -> Arc<dyn ObjectStore> {
+    let inner = store.store.clone();
+    Arc::new(CausedStore::new(inner, Cause::Metadata, |cause| {
+        cause == Cause::Merge
+    }))
+}
+
+/// The store through which metadata are merged.
+fn merging(store: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
+    Arc::new(CausedStore::new(store, Cause::Merge, |_| false))
+}
+
 #[async_trait]
 impl Metadata for SlateMetadata {
     async fn open(
@@ -174,7 +188,8 @@ impl Metadata for SlateMetadata {
             ..SlateSettings::default()
         };
         let path = store.path(META_PREFIX);
-        let opened = SlateStore::open_with(store.store.clone(), path, settings, sealing).await?;
+        let opened =
+            SlateStore::open_with(metadata(store), path, settings, sealing, merging).await?;
         Ok(Arc::new(opened))
     }
 
@@ -185,7 +200,7 @@ impl Metadata for SlateMetadata {
     ) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
         let timeout = SlateSettings::default().timeout;
         let path = store.path(META_PREFIX);
-        let found = SlateReader::find(store.store.clone(), path, timeout, sealing).await?;
+        let found = SlateReader::find(metadata(store), path, timeout, sealing).await?;
         Ok(found.map(|reader| Arc::new(reader) as Arc<dyn MetaStore>))
     }
 }

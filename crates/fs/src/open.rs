@@ -20,7 +20,7 @@ use forebay_meta::volume::keys::VolumeKeys;
 use forebay_meta::{
     Batch, Catalog, Key, MetaStore, NamesInMemory, Overlay, StoreError, VolumeDescriptor,
 };
-use forebay_object::{Needs, Store};
+use forebay_object::{Cause, CausedStore, Needs, Store};
 use forebay_pack::PackKeys;
 use forebay_pack_store::{DiskCache, PackStore};
 use forebay_quota::{Accounts, Amount};
@@ -333,8 +333,10 @@ async fn open_held(
         state_file::store(&*local.folder, &state)?;
     }
 
+    // Work in the background says what it reads and writes packs for.
+    let for_packs = CausedStore::new(store.store.clone(), Cause::Fetch, |_| true);
     let packs = PackStore::new(
-        store.store.clone(),
+        Arc::new(for_packs),
         store.root.clone(),
         PackKeys::of(descriptor.volume, keys.secret(), keys.sealing()),
         config.fetches(),

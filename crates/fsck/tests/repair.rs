@@ -31,7 +31,7 @@ async fn meddle(place: &Place, change: impl AsyncFnOnce(&SlateStore) -> Batch) {
     let keys = VolumeKeys::load(bucket, root, &descriptor, &place.expected, 0).await;
     let sealing = keys.unwrap().sealing();
     let settings = SlateSettings::default();
-    let meta = SlateStore::open_with(store.store.clone(), path, settings, sealing);
+    let meta = SlateStore::open_with(store.store.clone(), path, settings, sealing, |store| store);
     let meta = meta.await.unwrap();
     let batch = change(&meta).await;
     meta.commit(&batch).await.unwrap();

@@ -173,17 +173,18 @@ impl SlateStore {
         path: Path,
         settings: SlateSettings,
     ) -> Result<SlateStore, StoreError> {
-        SlateStore::open_with(store, path, settings, None).await
+        SlateStore::open_with(store, path, settings, None, |store| store).await
     }
 
     /// Like [`open`](SlateStore::open), for a volume that is sealed if there is a `sealing`. Then an object that is not
     /// sealed is [`StoreError::Corrupt`], and one that was sealed with a data key which is not among the keys is
-    /// [`StoreError::Fatal`].
+    /// [`StoreError::Fatal`]. Tables are merged and deleted through the store that `merging` makes of this one.
     pub async fn open_with(
         store: Arc<dyn ObjectStore>,
         path: Path,
         settings: SlateSettings,
         sealing: Option<Sealing>,
+        merging: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>,
     ) -> Result<SlateStore, StoreError> {
         let suspect = Suspect::default();
         let presence = Presence::new(store.clone(), path.clone(), suspect.clone());
@@ -214,7 +215,7 @@ impl SlateStore {
         let housekeeper = Housekeeper::start(
             db.clone(),
             clock,
-            store,
+            merging(store),
             path,
             Upkeep {
                 retention,

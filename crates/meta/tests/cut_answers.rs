@@ -185,7 +185,9 @@ async fn a_key_ring_that_arrives_cut_once_is_asked_for_again() {
 async fn open(cutting: &Arc<Cutting>, sealing: &Option<Sealing>) -> SlateStore {
     let settings = SlateSettings::default();
     let path = Path::from("volume/meta");
-    let opened = SlateStore::open_with(cutting.clone(), path, settings, sealing.clone());
+    let opened = SlateStore::open_with(cutting.clone(), path, settings, sealing.clone(), |store| {
+        store
+    });
     opened.await.unwrap()
 }
 

@@ -16,7 +16,7 @@
 //!
 //! [`open`] checks at once whether the store can be reached and reports the remedy if it cannot. [`probe`] proves that
 //! a store keeps the guarantees that a volume relies on, conditional writes above all. [`CountingStore`] counts the
-//! requests to a store. Errors stay those of the trait; [`Fault`] sorts them by what the caller can do.
+//! requests to a store, and [`Requests`] those that are sent, by their [`Cause`]. Errors stay those of the trait; [`Fault`] sorts them by what the caller can do.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::cast_possible_truncation))]
@@ -35,6 +35,7 @@ mod opening;
 mod options;
 mod probe;
 mod range;
+mod requests;
 mod retry;
 mod s3;
 mod sort;
@@ -53,6 +54,7 @@ pub use file::FileStore;
 pub use link::{Hours, LinkLimit};
 pub use options::{Checksum, Credentials, Encryption, Proxy, Restore, RestoreTier, StoreOptions};
 pub use probe::{ProbeError, probe};
+pub use requests::{Cause, CausedStore, Ended, Method, Requests, Total, caused, current};
 pub use retry::{Health, Needs, RetrySettings, UnansweredTry};
 pub use s3::{
     CredentialSource, S3Store, advice, check_environment, check_region, endpoint, http_client,
@@ -60,6 +62,7 @@ pub use s3::{
 pub use sort::Refusal;
 
 use location::Location;
+use requests::ObservedStore;
 use retry::{Body, Kind, Repeat, RetryPolicy, RetryingStore};
 
 /// An open store, which holds a volume's objects.
@@ -73,6 +76,8 @@ pub struct Store {
     pub url: String,
     /// How the store has answered lately.
     pub health: Health,
+    /// The requests that were sent to it.
+    pub requests: Arc<Requests>,
     /// The source of the credentials of its requests, if they need some.
     pub credentials: Option<CredentialSource>,
     /// The options for putting objects that hold data, and not metadata: storage class and tags.
@@ -87,7 +92,10 @@ impl Store {
         url: String,
         settings: RetrySettings,
     ) -> Store {
-        Store::retrying(inner, root, url, RetryPolicy::new(settings, None))
+        let requests = Arc::<Requests>::default();
+        let inner = Arc::new(ObservedStore::new(inner, requests.clone()));
+        let policy = RetryPolicy::new(settings, None);
+        Store::retrying(inner, root, url, policy, requests)
     }
 
     fn retrying(
@@ -95,6 +103,7 @@ impl Store {
         root: Path,
         url: String,
         policy: RetryPolicy,
+        requests: Arc<Requests>,
     ) -> Store {
         let policy = Arc::new(policy);
         Store {
@@ -102,6 +111,7 @@ impl Store {
             root,
             url,
             health: Health { policy },
+            requests,
             credentials: None,
             data_options: PutOptions::default(),
         }
@@ -171,12 +181,19 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Store, OpenError>
         }
         Location::Memory(name) => retrying(memory::open(name.as_deref()), Path::default()),
         Location::S3 { bucket, prefix } => {
-            let s3 = S3Store::connect(&bucket, options).await?;
+            let requests = Arc::<Requests>::default();
+            let s3 = S3Store::connect(&bucket, options, requests.clone()).await?;
             let policy = RetryPolicy::new(RetrySettings::default(), s3.link());
             let store = Store {
                 data_options: data_options(options),
                 credentials: Some(s3.credentials()),
-                ..Store::retrying(Arc::new(s3.clone()), prefix.clone(), url.clone(), policy)
+                ..Store::retrying(
+                    Arc::new(s3.clone()),
+                    prefix.clone(),
+                    url.clone(),
+                    policy,
+                    requests,
+                )
             };
             let policy = &store.health.policy;
             opening::asked(|| {

@@ -44,7 +44,7 @@ use object_store::{
 };
 
 use crate::link::Link;
-use crate::{Checksum, Encryption, OpenError, Restore, StoreOptions};
+use crate::{Checksum, Encryption, OpenError, Requests, Restore, StoreOptions};
 pub(crate) use advice::Kind;
 pub use connector::http_client;
 pub use credentials::CredentialSource;
@@ -92,9 +92,10 @@ impl S3Store {
     pub async fn connect(
         bucket: &str,
         options: &StoreOptions,
+        requests: Arc<Requests>,
     ) -> std::result::Result<S3Store, OpenError> {
         let link = Link::new(&options.upload_limit, &options.download_limit);
-        S3Store::connect_with(bucket, options, STALL_LIMIT, link).await
+        S3Store::connect_with(bucket, options, STALL_LIMIT, link, requests).await
     }
 
     async fn connect_with(
@@ -102,8 +103,9 @@ impl S3Store {
         options: &StoreOptions,
         stall_limit: Duration,
         link: Option<Arc<Link>>,
+        requests: Arc<Requests>,
     ) -> std::result::Result<S3Store, OpenError> {
-        let connected = client::connect(options, stall_limit, link.clone()).await?;
+        let connected = client::connect(options, stall_limit, link.clone(), requests).await?;
         Ok(S3Store {
             shared: Arc::new(Shared {
                 client: connected.client,

@@ -26,9 +26,13 @@ fn settings() -> RetrySettings {
 }
 
 async fn store(server: &Scripted) -> Store {
-    let inner = S3Store::connect("bucket", &s3_options(&server.address, "secret"))
-        .await
-        .unwrap();
+    let inner = S3Store::connect(
+        "bucket",
+        &s3_options(&server.address, "secret"),
+        Arc::default(),
+    )
+    .await
+    .unwrap();
     let url = "s3://bucket".to_owned();
     Store::new(Arc::new(inner), Path::default(), url, settings())
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use forebay_cache::FileBlocks;
+use forebay_object::{Cause, caused};
 use forebay_types::{BlockIndex, ByteRange, Inode, to_usize};
 
 use super::Files;
@@ -37,7 +38,8 @@ impl Files {
                 // It waits here: the semaphore is fair, so blocks come in the order in which they were requested.
                 let permit = files.packs.prefetch_permit().await;
                 drop(slot);
-                files.prefetch_range(&node, range, number).await;
+                let ahead = files.prefetch_range(&node, range, number);
+                caused(Cause::Prefetch, ahead).await;
                 drop(permit);
             });
         }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use forebay_cache::Lease;
 use forebay_meta::record::BlockMap;
+use forebay_object::{Cause, caused};
 use forebay_types::{BlockKey, CheckpointId};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -91,7 +92,8 @@ impl Publisher {
                 let guard = UnderWay::new(&self);
                 let lease = guard.lease(pack_plan::whole_blocks(group.len())).await;
                 if let Some(taken) = self.context.source.take_over(group) {
-                    under_way.spawn(self.clone().upload_taken(taken, lease, guard));
+                    let upload = self.clone().upload_taken(taken, lease, guard);
+                    under_way.spawn(caused(Cause::Publish, upload));
                 }
             }
             tokio::select! {

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use forebay_cache::Lease;
 use forebay_meta::Ready;
 use forebay_meta::record::{FrameAddress, Origin, PackRecord};
+use forebay_object::{Cause, caused};
 use forebay_pack::{Compression, PackWriter};
 use forebay_reduction::compression::{BlockJudge, Sending};
 use forebay_reduction::dedup::{Arrival, Fingerprint};
@@ -101,7 +102,8 @@ impl Publisher {
                 let Some(group) = next.take() else { break };
                 not_landed += 1;
                 let (publisher, pack) = (self.clone(), self.progress.new_pack());
-                uploads.spawn(publisher.upload_pack(closed.id, pack, group, lease, landed.clone()));
+                let upload = publisher.upload_pack(closed.id, pack, group, lease, landed.clone());
+                uploads.spawn(caused(Cause::Publish, upload));
             }
             // All groups are known before there is room for more: their metadata are made while as many packs as
             // possible are in flight.

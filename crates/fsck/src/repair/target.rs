@@ -54,7 +54,7 @@ impl Deed {
         let open = || {
             let (store, path) = (place.store.clone(), place.path.clone());
             let settings = SlateSettings::default();
-            SlateStore::open_with(store, path, settings, place.sealing.clone())
+            SlateStore::open_with(store, path, settings, place.sealing.clone(), |store| store)
         };
         Ok(Deed {
             metadata: patiently(open).await?,

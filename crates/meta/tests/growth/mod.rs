@@ -33,7 +33,7 @@ pub(crate) async fn memory_stays_bounded(sealing: Option<Sealing>) {
         retention: Duration::from_secs(5),
     };
     let store: Arc<dyn ObjectStore> = bucket.clone();
-    let store = SlateStore::open_with(store, "meta".into(), settings, sealing)
+    let store = SlateStore::open_with(store, "meta".into(), settings, sealing, |store| store)
         .await
         .unwrap();
     let before = resident_bytes();

@@ -21,7 +21,8 @@ use super::credentials::CredentialSource;
 use super::environment;
 use super::stall::StallGuard;
 use crate::link::{Direction, Link};
-use crate::{OpenError, StoreOptions};
+use crate::requests::ObservedClient;
+use crate::{OpenError, Requests, StoreOptions};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -46,6 +47,7 @@ pub(super) async fn connect(
     options: &StoreOptions,
     stall_limit: Duration,
     link: Option<Arc<Link>>,
+    requests: Arc<Requests>,
 ) -> Result<Connected, OpenError> {
     super::check(options)?;
     let endpoint = endpoint(options)?;
@@ -118,7 +120,10 @@ pub(super) async fn connect(
         config = config.endpoint_url(url);
     }
     let config = config
-        .http_client(StallGuard::new(http, stall_limit, link))
+        .http_client(ObservedClient::new(
+            StallGuard::new(http, stall_limit, link),
+            requests,
+        ))
         .region(region.unwrap_or(Region::from_static(DEFAULT_REGION)))
         .force_path_style(options.path_style.unwrap_or(endpoint.is_some()))
         .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)

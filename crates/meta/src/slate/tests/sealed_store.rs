@@ -21,7 +21,7 @@ use crate::store::conformance::{Bucket, conformance_tests};
 
 async fn open(bucket: &TestBucket, sealing: Option<Sealing>) -> Result<SlateStore, StoreError> {
     let store: Arc<dyn ObjectStore> = Arc::new(bucket.clone());
-    SlateStore::open_with(store, FOLDER.into(), settings(), sealing).await
+    SlateStore::open_with(store, FOLDER.into(), settings(), sealing, |store| store).await
 }
 
 async fn read(bucket: &TestBucket, sealing: Option<Sealing>) -> SlateReader {
@@ -289,7 +289,8 @@ async fn a_copy_under_another_prefix_opens() {
     }
     let shared: Arc<dyn ObjectStore> = Arc::new(bucket.clone());
     let path = Path::from("elsewhere/deeper/meta");
-    let store = SlateStore::open_with(shared, path, settings(), Some(sealing(1))).await;
+    let store =
+        SlateStore::open_with(shared, path, settings(), Some(sealing(1)), |store| store).await;
     assert!(store.unwrap().get(b"latest").await.unwrap().is_some());
 }
 

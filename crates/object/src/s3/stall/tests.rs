@@ -62,7 +62,8 @@ impl Server {
             unsigned_payload,
             ..StoreOptions::default()
         };
-        let store = S3Store::connect_with("bucket", &options, stall_limit, link).await;
+        let store =
+            S3Store::connect_with("bucket", &options, stall_limit, link, Arc::default()).await;
         let store = store.unwrap();
         Server { listener, store }
     }
