@@ -58,6 +58,10 @@ deny:
 settings:
     cargo run --quiet --package forebay -- config --markdown
 
+# Print the table of metrics as docs/metrics.md has it
+metrics:
+    cargo run --quiet --package forebay-metrics --example table
+
 # Start Forebay in front of MinIO in containers
 up:
     docker compose up --build --wait

@@ -41,6 +41,8 @@ mod status;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use crate::metrics::Metrics;
+
 pub use client::{ClientError, events, exports, flush, follow_events, gc, quota, scrub, status};
 pub use events::{EventsRequest, Followed};
 pub use exports::ExportStatus;
@@ -58,7 +60,7 @@ pub use status::{
     Status, StoreError,
 };
 
-/// The operations of a gateway that the control socket needs.
+/// The operations of a gateway that the control socket and admin HTTP need.
 pub trait Control: Send + Sync + 'static {
     /// Publishes everything that has been written so far; returns when the bucket has it. Waits without a limit.
     /// Dropping the future ends the waiting, not the publishing.
@@ -84,4 +86,7 @@ pub trait Control: Send + Sync + 'static {
 
     /// The rules for the next call of each client. Answers at once.
     fn exports(&self) -> impl Future<Output = Vec<ExportStatus>> + Send;
+
+    /// The registry of its metrics.
+    fn metrics(&self) -> Metrics;
 }

@@ -1,6 +1,7 @@
 //! The gateway: one volume, served over NFS, as [`crate::serve`] runs it.
 
 mod control;
+mod metrics;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use crate::credentials::Credentials;
 use crate::exports;
 use crate::fit;
 use crate::locks::{lock_config, register_with_rpcbind};
+use crate::metrics::Metrics;
 use crate::new_volume::NewVolume;
 use crate::serve::{Failure, Gateway};
 use crate::store;
@@ -120,6 +122,7 @@ pub struct NfsGateway {
     watcher: Arc<Watcher>,
     /// The registration with rpcbind, if there is one.
     registration: Mutex<Option<Registration>>,
+    metrics: Metrics,
 }
 
 impl NfsGateway {
@@ -239,6 +242,13 @@ impl NfsGateway {
             move || watched.status(),
             vec![volume.troubles(), server.troubles()],
         );
+        let (watcher, started) = (Arc::new(watcher), Instant::now());
+        let state = metrics::VolumeState {
+            volume: volume.clone(),
+            watcher: watcher.clone(),
+            started,
+        };
+        let metrics = Metrics::new(vec![Arc::new(state), server.metrics(), store.requests]);
         let (shutdown, stop) = oneshot::channel::<Duration>();
         // An error of the receiver means that the sender was dropped, which is a stop as well.
         let server = tokio::spawn(server.serve_until(async { stop.await.unwrap_or(DRAIN) }));
@@ -250,15 +260,16 @@ impl NfsGateway {
             requests,
             address,
             admin_address: config.admin_listen.0,
-            started: Instant::now(),
+            started,
             background_rate: config.background_rate.bytes(),
             exports: Mutex::new(exports),
             export_control,
             tls_control,
             shutdown: Mutex::new(Some(shutdown)),
             server: Mutex::new(Some(server)),
-            watcher: Arc::new(watcher),
+            watcher,
             registration: Mutex::new(registration),
+            metrics,
         })
     }
 

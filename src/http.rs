@@ -5,7 +5,9 @@
 //! ```text
 //! GET  /health/live     200 as long as the process runs
 //! GET  /health/ready    200 while it owns the volume and serves, else 503; the body says why
-//! GET  /api/v1/status, exports, quotas, log, requests, config, scrub, gc
+//! GET  /metrics         for Prometheus
+//! GET  /api/v1/events   the latest messages, and further ones as they come
+//! GET  /api/v1/status, clients, exports, quotas, log, requests, config, scrub, gc
 //! POST /api/v1/flush, scrub, gc                             with the token of `admin_token`
 //! ```
 //!
@@ -20,8 +22,10 @@ mod access;
 mod actions;
 mod api;
 mod connection;
+mod events;
 mod guard;
 mod health;
+mod metrics;
 mod rate;
 mod reply;
 mod rules;
@@ -64,6 +68,8 @@ struct Limits {
     requests: usize,
     /// Requests that wait for a flush at once; further ones are refused.
     flushes: usize,
+    /// Clients that follow events; further ones are refused.
+    followers: usize,
     /// Answers of more than 256 KiB that clients are taking; further ones are refused.
     large: usize,
     /// The time for a TLS handshake, for the header of a request, and between two requests of a connection.
@@ -82,6 +88,7 @@ impl Default for Limits {
             connections: 32,
             requests: 8,
             flushes: 4,
+            followers: 8,
             large: 2,
             header: Duration::from_secs(10),
             request: Duration::from_secs(10),
@@ -221,7 +228,9 @@ fn router<C: Control>(admin: Arc<Admin<C>>) -> Router {
     let short = Router::new()
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready::<C>))
+        .route("/metrics", get(metrics::scrape::<C>))
         .route("/api/v1/status", get(api::status::<C>))
+        .route("/api/v1/clients", get(metrics::clients::<C>))
         .route("/api/v1/exports", get(api::exports::<C>))
         .route("/api/v1/quotas", get(api::quotas::<C>))
         .route("/api/v1/log", get(api::log::<C>))
@@ -234,7 +243,9 @@ fn router<C: Control>(admin: Arc<Admin<C>>) -> Router {
         .route("/api/v1/gc", get(api::gc::<C>).post(actions::gc::<C>))
         .layer(from_fn_with_state(admin.clone(), guard::in_bounds::<C>));
     // These have bounds of their own.
-    let long = Router::new().route("/api/v1/flush", post(actions::flush::<C>));
+    let long = Router::new()
+        .route("/api/v1/flush", post(actions::flush::<C>))
+        .route("/api/v1/events", get(events::follow::<C>));
     short
         .merge(long)
         .fallback(reply::no_such_path)

@@ -42,6 +42,7 @@ pub mod keys;
 pub mod local_users;
 mod locks;
 pub mod logging;
+pub mod metrics;
 pub mod new_volume;
 pub mod salvage;
 mod scrub;

@@ -74,6 +74,19 @@ fn the_table_of_settings_is_what_the_program_prints() {
 }
 
 #[test]
+fn the_table_of_metrics_is_that_of_the_code() {
+    let metrics = fs::read_to_string(project().join("docs/metrics.md")).unwrap();
+    let (_, table) = metrics
+        .split_once("<!-- metrics -->\n")
+        .expect("the table has its marker");
+    assert_eq!(
+        table.trim(),
+        forebay_metrics::table::markdown().trim(),
+        "put the output of `just metrics` behind the marker in docs/metrics.md"
+    );
+}
+
+#[test]
 fn links_lead_to_files_that_are_there() {
     let mut seen = 0;
     for (path, text) in texts() {

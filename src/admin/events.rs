@@ -32,12 +32,12 @@ pub enum Followed {
 }
 
 /// Sends the kept events with a number above `after`, and then each further one. Ends when the client closes the
-/// connection or sends anything, and when it takes a line no further for as long as `patience`.
+/// connection or sends anything, and when it takes a line no further for as long as `limit`.
 pub(super) async fn follow(
     stream: impl AsyncRead + AsyncWrite,
     events: &Events,
     after: u64,
-    patience: Duration,
+    limit: Duration,
 ) {
     let (kept, mut fresh) = events.follow(after);
     let (mut from_client, mut to_client) = tokio::io::split(stream);
@@ -47,7 +47,7 @@ pub(super) async fn follow(
     };
     let send = async {
         for event in kept {
-            send(&mut to_client, reply(event), patience).await?;
+            send(&mut to_client, reply(event), limit).await?;
         }
         loop {
             let line = match fresh.recv().await {
@@ -55,7 +55,7 @@ pub(super) async fn follow(
                 Err(RecvError::Lagged(count)) => Reply::Lost(count),
                 Err(RecvError::Closed) => return Some(()),
             };
-            send(&mut to_client, line, patience).await?;
+            send(&mut to_client, line, limit).await?;
         }
     };
     tokio::select! {
@@ -69,11 +69,7 @@ fn reply(event: Arc<Event>) -> Reply {
 }
 
 /// Nothing if the client does not take it.
-async fn send(
-    stream: &mut (impl AsyncWrite + Unpin),
-    reply: Reply,
-    patience: Duration,
-) -> Option<()> {
+async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: Reply, limit: Duration) -> Option<()> {
     let line = to_line(&reply).ok()?;
-    timeout(patience, stream.write_all(&line)).await.ok()?.ok()
+    timeout(limit, stream.write_all(&line)).await.ok()?.ok()
 }

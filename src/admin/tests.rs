@@ -148,6 +148,10 @@ pub(crate) fn export() -> ExportStatus {
 }
 
 impl Control for Fake {
+    fn metrics(&self) -> crate::metrics::Metrics {
+        crate::metrics::Metrics::new(Vec::new())
+    }
+
     async fn flush(&self) -> Result<FlushReport, String> {
         if self.broken {
             return Err("the bucket is gone".to_owned());

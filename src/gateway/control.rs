@@ -13,6 +13,7 @@ use crate::admin::{
 };
 use crate::exports;
 use crate::health::Health;
+use crate::metrics::Metrics;
 use crate::scrub;
 use crate::watch;
 
@@ -33,6 +34,10 @@ impl Control for NfsGateway {
 
     async fn exports(&self) -> Vec<ExportStatus> {
         exports::described(&self.exports.lock())
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.metrics.clone()
     }
 
     async fn status(&self) -> Status {

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use super::access::Access;
+use super::metrics::ClientCounts;
 use super::rate::Rate;
 use super::reply::Refusal;
 use super::shared::Shared;
@@ -35,6 +36,8 @@ pub(super) struct Admin<C> {
     pub(super) connections: Arc<Semaphore>,
     pub(super) requests: Semaphore,
     pub(super) flushes: Semaphore,
+    /// Clients that follow events.
+    pub(super) followers: Arc<Semaphore>,
     /// Large answers in memory.
     pub(super) large: Arc<Semaphore>,
     /// The rate of requests.
@@ -46,6 +49,12 @@ pub(super) struct Admin<C> {
     quotas: Shared<Result<Vec<QuotaReport>, String>>,
     /// The archived logs.
     pub(super) logs: Shared<Vec<ArchivedLog>>,
+    /// The metrics in the format of Prometheus.
+    pub(super) text: Shared<String>,
+    /// The metrics in the format of OpenMetrics.
+    pub(super) open_metrics: Shared<String>,
+    /// What each client has done.
+    pub(super) clients: Shared<Vec<ClientCounts>>,
 }
 
 impl<C: Control> Admin<C> {
@@ -66,6 +75,7 @@ impl<C: Control> Admin<C> {
             connections: Arc::new(Semaphore::new(limits.connections)),
             requests: Semaphore::new(limits.requests),
             flushes: Semaphore::new(limits.flushes),
+            followers: Arc::new(Semaphore::new(limits.followers)),
             large: Arc::new(Semaphore::new(limits.large)),
             rate: Rate::new(REQUESTS_PER_SECOND, 50),
             accepted: Rate::new(CONNECTIONS_PER_SECOND, 50),
@@ -73,6 +83,9 @@ impl<C: Control> Admin<C> {
             exports: Shared::new(ANSWERS_PER_SECOND),
             quotas: Shared::new(ANSWERS_PER_SECOND),
             logs: Shared::new(ANSWERS_PER_SECOND),
+            text: Shared::new(ANSWERS_PER_SECOND),
+            open_metrics: Shared::new(ANSWERS_PER_SECOND),
+            clients: Shared::new(ANSWERS_PER_SECOND),
         }
     }
 

@@ -62,6 +62,10 @@ impl Fake {
 }
 
 impl Control for Fake {
+    fn metrics(&self) -> crate::metrics::Metrics {
+        crate::metrics::Metrics::new(Vec::new())
+    }
+
     async fn flush(&self) -> Result<FlushReport, String> {
         self.flushing.notify_one();
         self.let_go.notified().await;

@@ -19,6 +19,7 @@ pub(super) fn say(config: &Config) {
         store = %config.store,
         data_dir = %config.data_dir.display(),
         listen = %config.listen,
+        admin_listen = %config.admin_listen.write(),
         exports = config.exports.len(),
         commit = %commits.join(","),
         log_limit = %log_limit,

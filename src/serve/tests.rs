@@ -32,6 +32,10 @@ struct Fake {
 }
 
 impl Control for Fake {
+    fn metrics(&self) -> crate::metrics::Metrics {
+        crate::metrics::Metrics::new(Vec::new())
+    }
+
     async fn flush(&self) -> Result<FlushReport, String> {
         Ok(FlushReport {
             published_lsn: 0,

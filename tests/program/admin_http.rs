@@ -13,6 +13,11 @@ use crate::waits::Away;
 
 /// Sends a request to the admin HTTP server at `address`; returns status and body.
 fn ask(address: &str, line: &str, headers: &[&str]) -> (u16, Value) {
+    let (status, body) = exchange(address, line, headers);
+    (status, serde_json::from_str(&body).unwrap())
+}
+
+fn exchange(address: &str, line: &str, headers: &[&str]) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let headers: String = headers.iter().map(|one| format!("{one}\r\n")).collect();
@@ -23,7 +28,14 @@ fn ask(address: &str, line: &str, headers: &[&str]) -> (u16, Value) {
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, serde_json::from_str(body).unwrap())
+    (status, body.to_owned())
+}
+
+/// The body of the answer to a GET.
+pub(crate) fn text(address: &str, path: &str) -> String {
+    let (status, body) = exchange(address, &format!("GET {path}"), &[]);
+    assert_eq!(status, 200, "{body}");
+    body
 }
 
 fn get(address: &str, path: &str) -> (u16, Value) {
@@ -31,7 +43,7 @@ fn get(address: &str, path: &str) -> (u16, Value) {
 }
 
 /// The address of a gateway's admin HTTP server.
-fn address(gateway: &Gateway) -> String {
+pub(crate) fn address(gateway: &Gateway) -> String {
     let status = gateway.status();
     status["admin_listen"].as_str().unwrap().to_owned()
 }
@@ -107,6 +119,26 @@ fn a_gateway_shows_its_state_and_takes_orders_with_the_token() {
     assert_eq!(flush(&[second]).0, 200);
     gateway.stop_cleanly();
     assert!(TcpStream::connect(&address).is_err());
+}
+
+#[test]
+fn events_are_streamed_the_kept_ones_and_those_that_come() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &["--admin-listen=127.0.0.1:0"]);
+    let address = address(&gateway);
+    let mut stream = TcpStream::connect(&address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let request = format!("GET /api/v1/events HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    let mut comes =
+        |part: &str| lines.any(|line| line.starts_with("data: {") && line.contains(part));
+    assert!(comes("admin HTTP on http://"));
+    gateway.hang_up();
+    assert!(comes(
+        "SIGHUP: the exports of the configuration are in force"
+    ));
+    gateway.stop_cleanly();
 }
 
 #[test]

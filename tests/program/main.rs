@@ -17,6 +17,7 @@ mod kms;
 mod life;
 mod local_users;
 mod messages;
+mod metrics;
 mod new_volume;
 mod quota;
 mod s3;

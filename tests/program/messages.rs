@@ -101,7 +101,7 @@ fn the_line_about_the_configuration_has_what_matters() {
     for part in [
         &format!("store=file://{} ", place.bucket().display())[..],
         &format!("data_dir={} ", place.data_dir().display()),
-        "listen=127.0.0.1:0 exports=1 commit=async log_limit=4GiB memory_limit=512MiB metadata_cache=64MiB ",
+        "listen=127.0.0.1:0 admin_listen=none exports=1 commit=async log_limit=4GiB memory_limit=512MiB metadata_cache=64MiB ",
         "disk_cache_limit=0B compression=auto encryption=off seal_log=off log_level=info version=",
     ] {
         assert!(first.contains(part), "{part} is not in {first}");

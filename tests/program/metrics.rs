@@ -1,0 +1,186 @@
+//! Metrics of the whole program, as a scrape shows them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::admin_http::{address, text};
+use crate::support::s3_proxy::Proxy;
+use crate::support::s3_server::S3Server;
+use crate::support::{Gateway, Place, TIMEOUT};
+use crate::waits::Away;
+
+const ADMIN: &str = "--admin-listen=127.0.0.1:0";
+
+/// The values of a scrape by their series, as in `forebay_client_calls_total{client="127.0.0.1"}`.
+struct Scrape(BTreeMap<String, f64>);
+
+impl Scrape {
+    fn of(gateway: &Gateway) -> Scrape {
+        let text = text(&address(gateway), "/metrics");
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let value = |line: &str| {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            (series.to_owned(), value.parse().unwrap())
+        };
+        Scrape(lines.map(value).collect())
+    }
+
+    /// The value of a series; 0 before its first event.
+    fn value(&self, series: &str) -> f64 {
+        let series = format!("forebay_{series}");
+        self.0.get(&series).copied().unwrap_or(0.0)
+    }
+
+    /// The sum over all series that begin like this.
+    fn sum(&self, begin: &str) -> f64 {
+        let begin = format!("forebay_{begin}");
+        let of_it = self
+            .0
+            .iter()
+            .filter(|(series, _)| series.starts_with(&begin));
+        of_it.map(|(_, value)| value).sum()
+    }
+}
+
+fn calls(procedure: &str, outcome: &str) -> String {
+    let name = "nfs_call_duration_seconds_count";
+    format!("{name}{{procedure=\"{procedure}\",outcome=\"{outcome}\"}}")
+}
+
+fn requests(method: &str, cause: &str, outcome: &str) -> String {
+    let name = "store_request_duration_seconds_count";
+    format!("{name}{{method=\"{method}\",cause=\"{cause}\",outcome=\"{outcome}\"}}")
+}
+
+#[test]
+fn calls_clients_and_requests_are_counted() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &[ADMIN]);
+    let mut client = gateway.client();
+    client.put("file", &[7; 300_000]);
+    client.get("missing").unwrap_err();
+    gateway.flush();
+    let scrape = Scrape::of(&gateway);
+    assert!(scrape.value(&calls("WRITE", "ok")) >= 1.0);
+    assert_eq!(scrape.value(&calls("LOOKUP", "error")), 1.0);
+    assert_eq!(
+        scrape.value("nfs_errors_total{status=\"NFS3ERR_NOENT\"}"),
+        1.0
+    );
+    let of_client = |name: &str| scrape.value(&format!("client_{name}{{client=\"127.0.0.1\"}}"));
+    assert_eq!(
+        of_client("calls_total"),
+        scrape.sum("nfs_call_duration_seconds_count")
+    );
+    assert!(of_client("received_bytes_total") > 300_000.0);
+    assert_eq!(
+        of_client("sent_bytes_total"),
+        scrape.value("nfs_sent_bytes_total")
+    );
+    assert_eq!(scrape.value(&requests("put", "publish", "ok")), 1.0);
+    assert!(scrape.value(&requests("put", "metadata", "ok")) >= 1.0);
+    assert_eq!(scrape.value("unpublished_bytes"), 0.0);
+    assert_eq!(scrape.value("health"), 0.0);
+    gateway.stop_cleanly();
+
+    // Nothing is in memory any more.
+    let gateway = place.serve_with("data", &[ADMIN]);
+    gateway.client().get("file").unwrap();
+    let scrape = Scrape::of(&gateway);
+    let fetched = ["fetch", "prefetch"].map(|cause| scrape.value(&requests("get", cause, "ok")));
+    assert!(fetched[0] >= 1.0, "{fetched:?}");
+    let received = ["fetch", "prefetch"].map(|cause| {
+        scrape.value(&format!(
+            "store_received_bytes_total{{method=\"get\",cause=\"{cause}\"}}"
+        ))
+    });
+    assert!(received[0] > 0.0, "{received:?}");
+    assert_eq!(scrape.value(&requests("put", "publish", "ok")), 0.0);
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn a_bucket_that_is_away_is_a_problem_by_name() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &[ADMIN]);
+    gateway.client().put("before", &[7; 1000]);
+    gateway.flush();
+    let away = Away::take(&place);
+    gateway.client().put("file", &[7; 1000]);
+    gateway.says("the bucket does not answer");
+    let scrape = Scrape::of(&gateway);
+    assert_eq!(scrape.value("health"), 1.0);
+    assert_eq!(scrape.value("problem{name=\"bucket_away\"}"), 1.0);
+    assert!(scrape.value("unpublished_bytes") > 0.0);
+    away.bring_back();
+    gateway.flush();
+    let scrape = Scrape::of(&gateway);
+    assert_eq!(scrape.value("health"), 0.0);
+    assert_eq!(scrape.value("problem{name=\"bucket_away\"}"), 0.0);
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn every_family_of_a_scrape_is_in_the_documentation() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &[ADMIN]);
+    gateway.client().put("file", &[7; 1000]);
+    gateway.flush();
+    let table = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md"));
+    let table = table.unwrap();
+    let text = text(&address(&gateway), "/metrics");
+    let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let mut seen = 0;
+    for family in families {
+        let (name, kind) = family.split_once(' ').unwrap();
+        assert!(
+            table.contains(&format!("| `{name}` | {kind} |")),
+            "{name} {kind}"
+        );
+        seen += 1;
+    }
+    assert!(seen > 30, "{seen}");
+    gateway.stop_cleanly();
+}
+
+#[test]
+#[ignore = "needs the S3 server that FOREBAY_TEST_S3_SERVER names"]
+fn as_many_requests_are_counted_as_a_proxy_sees() {
+    let server = S3Server::start();
+    let proxy = Proxy::start(server.endpoint(), 1);
+    let place = Place::new();
+    let flags = [
+        "--store=s3://bucket/metrics".to_owned(),
+        format!("--data-dir={}", place.data_dir().display()),
+        "--listen=127.0.0.1:0".to_owned(),
+        ADMIN.to_owned(),
+    ];
+    let endpoint = proxy.endpoint();
+    let mut variables = server.variables();
+    for (name, value) in &mut variables {
+        if *name == "AWS_ENDPOINT_URL" {
+            *value = &endpoint;
+        }
+    }
+    let gateway = Gateway::start(&flags, &variables);
+    let mut client = gateway.client();
+    for round in 0..5_u8 {
+        client.put(&format!("file {round}"), &vec![round; 3_000_000]);
+        client.get("file 0").unwrap();
+        gateway.flush();
+    }
+    // The proxy counts a request when it begins, the gateway when it is answered, and work in the background may begin
+    // one at any time: so they are compared until both are at rest.
+    let counted = || Scrape::of(&gateway).sum("store_request_duration_seconds_count");
+    let begun = Instant::now();
+    while counted() != proxy.requests() as f64 {
+        assert!(counted() <= proxy.requests() as f64);
+        let (counted, seen) = (counted(), proxy.requests());
+        assert!(begun.elapsed() < TIMEOUT, "{counted} counted, {seen} seen");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(proxy.requests() > 20);
+    gateway.stop_cleanly();
+}
