@@ -27,6 +27,10 @@ const fn series() -> [u64; BOUNDS] {
     series
 }
 
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "there are fewer than 256 bounds"
+)]
 const fn first() -> [u8; 64] {
     let mut first = [0; 64];
     let (mut exponent, mut index) = (0, 0);
@@ -34,7 +38,6 @@ const fn first() -> [u8; 64] {
         while index < BOUNDS - 1 && SERIES[index] < 1 << exponent {
             index += 1;
         }
-        // Fewer than 256.
         first[exponent] = index as u8;
         exponent += 1;
     }

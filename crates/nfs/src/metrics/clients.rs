@@ -51,7 +51,8 @@ impl ClientCounts {
         self.sent.add(other.sent.get());
     }
 
-    fn collect(&self, client: &Cow<'static, str>, samples: &mut Samples) {
+    fn collect(&self, client: &str, samples: &mut Samples) {
+        let client: Cow<'static, str> = Cow::Owned(client.to_owned());
         let mut add = |family: &'static Family, value: f64| {
             samples.add(family, [client.clone()], Value::Counter(value));
         };
@@ -128,9 +129,9 @@ impl Clients {
                 .collect()
         };
         for (address, counts) in known {
-            counts.collect(&address.to_string().into(), samples);
+            counts.collect(&address.to_string(), samples);
         }
-        self.other.collect(&OTHER.into(), samples);
+        self.other.collect(OTHER, samples);
     }
 }
 

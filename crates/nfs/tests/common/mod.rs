@@ -139,6 +139,7 @@ impl Running {
         Client::connect(self.address)
     }
 
+    #[expect(clippy::cast_sign_loss, reason = "values are counts")]
     pub fn metric(&self, name: &str) -> u64 {
         let samples = Samples::of([&*self.metrics as &dyn Source]);
         samples.number(name, &[]).unwrap() as u64
