@@ -11,12 +11,12 @@
 //! POST /api/v1/flush, scrub, gc                             with the token of `admin_token`
 //! ```
 //!
-//! [`rules`] decides which requests are answered: pages of other sites in a browser must reach nothing, whatever names
-//! they give this machine. [`connection`] bounds time and memory of a connection, and [`Limits`] the number of
+//! `rules` decides which requests are answered: pages of other sites in a browser must reach nothing, whatever names
+//! they give this machine. `connection` bounds time and memory of a connection, and `Limits` the number of
 //! everything. So that no request costs the clients of the volume anything, answers are computed one at a time, at a
-//! bounded rate, and shared by the requests that wait for them ([`shared`]).
+//! bounded rate, and shared by the requests that wait for them (`shared`).
 //!
-//! A route is added in [`router`]: its handler gets [`Admin`], with the gateway behind [`Control`], as axum's state.
+//! A route is added in `router`: its handler gets `Admin`, with the gateway behind [`Control`], as axum's state.
 
 mod access;
 mod actions;
