@@ -14,7 +14,7 @@ use forebay_environment::Environment;
 use forebay_environment::state_file::LocalState;
 use forebay_meta::Catalog;
 use forebay_meta::record::{TruncatedBlocks, VolumeState};
-use forebay_object::{Cause, Store, caused};
+use forebay_object::{Cause, Store};
 use forebay_pack_store::PackStore;
 use forebay_quota::Accounts;
 use forebay_reduction::dedup::Sharing;
@@ -163,32 +163,16 @@ impl Rooms {
     pub(crate) fn engines(&self, local: &Arc<Mutex<LocalState>>) -> Vec<Engine> {
         let publisher = || self.publisher.clone();
         vec![
-            Engine::new(
-                "publisher",
-                caused(Cause::Publish, publisher().publish_forever()),
-            ),
-            Engine::new(
-                "fingerprints",
-                caused(Cause::Other, publisher().learn_frames()),
-            ),
-            Engine::new(
-                "eager uploads",
-                caused(Cause::Publish, publisher().upload_eagerly_forever()),
-            ),
+            Engine::new("publisher", publisher().publish_forever()).causing(Cause::Publish),
+            Engine::new("fingerprints", publisher().learn_frames()).causing(Cause::Other),
+            Engine::new("eager uploads", publisher().upload_eagerly_forever())
+                .causing(Cause::Publish),
             Engine::new("log", self.state.clone().watch_log(local.clone())),
             Engine::new("quotas", self.files.clone().move_counts_forever()),
-            Engine::new(
-                "collector",
-                caused(Cause::Collector, self.collector.clone().run_forever()),
-            ),
-            Engine::new(
-                "scrub",
-                caused(Cause::Scrub, self.scrub.clone().run_forever()),
-            ),
-            Engine::new(
-                "healer",
-                caused(Cause::Heal, self.healer.clone().run_forever()),
-            ),
+            Engine::new("collector", self.collector.clone().run_forever())
+                .causing(Cause::Collector),
+            Engine::new("scrub", self.scrub.clone().run_forever()).causing(Cause::Scrub),
+            Engine::new("healer", self.healer.clone().run_forever()).causing(Cause::Heal),
             Engine::new("memory", self.state.memory.clone().free_unused_forever()),
         ]
     }

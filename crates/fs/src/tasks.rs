@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use forebay_object::{Cause, caused};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
@@ -27,6 +28,13 @@ impl Engine {
             name,
             work: Box::pin(work),
         }
+    }
+
+    /// The same, with a cause of the requests that it makes to the bucket.
+    pub(crate) fn causing(self, cause: Cause) -> Engine {
+        // The future in the box is not copied.
+        let work = Box::pin(caused(cause, self.work));
+        Engine { work, ..self }
     }
 }
 

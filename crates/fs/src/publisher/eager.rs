@@ -93,7 +93,7 @@ impl Publisher {
                 let lease = guard.lease(pack_plan::whole_blocks(group.len())).await;
                 if let Some(taken) = self.context.source.take_over(group) {
                     let upload = self.clone().upload_taken(taken, lease, guard);
-                    under_way.spawn(caused(Cause::Publish, upload));
+                    under_way.spawn(caused(Cause::Publish, Box::pin(upload)));
                 }
             }
             tokio::select! {

@@ -103,7 +103,7 @@ impl Publisher {
                 not_landed += 1;
                 let (publisher, pack) = (self.clone(), self.progress.new_pack());
                 let upload = publisher.upload_pack(closed.id, pack, group, lease, landed.clone());
-                uploads.spawn(caused(Cause::Publish, upload));
+                uploads.spawn(caused(Cause::Publish, Box::pin(upload)));
             }
             // All groups are known before there is room for more: their metadata are made while as many packs as
             // possible are in flight.
