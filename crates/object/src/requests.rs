@@ -96,6 +96,9 @@ impl Ended {
     ];
 }
 
+/// Number of causes.
+const CAUSES: usize = Cause::ALL.len();
+
 /// One kind of requests for one cause.
 #[derive(Debug)]
 struct Kind {
@@ -109,19 +112,25 @@ struct Kind {
 #[derive(Debug)]
 pub struct Requests {
     /// For each method, for each cause.
-    kinds: Box<[[Kind; Cause::ALL.len()]]>,
+    kinds: Box<[Kind]>,
+}
+
+impl Default for Kind {
+    fn default() -> Kind {
+        Kind {
+            times: [const { Histogram::of_times() }; Ended::ALL.len()],
+            sent: Counter::default(),
+            received: Counter::default(),
+        }
+    }
 }
 
 impl Default for Requests {
     fn default() -> Requests {
-        let kind = || Kind {
-            times: [const { Histogram::of_times() }; Ended::ALL.len()],
-            sent: Counter::default(),
-            received: Counter::default(),
-        };
-        let kinds = Method::ALL.map(|_| std::array::from_fn(|_| kind()));
+        // One after another: all of them, 150 KiB, are too much for a stack.
+        let kinds = std::iter::repeat_with(Kind::default);
         Requests {
-            kinds: Box::new(kinds),
+            kinds: kinds.take(Method::ALL.len() * CAUSES).collect(),
         }
     }
 }
@@ -144,12 +153,12 @@ impl Requests {
     }
 
     fn kind(&self, method: Method, cause: Cause) -> Option<&Kind> {
-        self.kinds.get(method as usize)?.get(cause as usize)
+        self.kinds.get(method as usize * CAUSES + cause as usize)
     }
 
     /// The requests of each method and cause that there were, with the bytes sent and received in their bodies.
     pub fn totals(&self) -> impl Iterator<Item = Total> {
-        let methods = Method::ALL.into_iter().zip(&self.kinds);
+        let methods = Method::ALL.into_iter().zip(self.kinds.chunks(CAUSES));
         methods.flat_map(|((method, _), causes)| {
             let causes = Cause::ALL.into_iter().zip(causes);
             causes.filter_map(move |((cause, _), kind)| {
@@ -184,7 +193,7 @@ pub struct Total {
 
 impl Source for Requests {
     fn collect(&self, samples: &mut Samples) {
-        for ((_, method), causes) in Method::ALL.into_iter().zip(&self.kinds) {
+        for ((_, method), causes) in Method::ALL.into_iter().zip(self.kinds.chunks(CAUSES)) {
             for ((_, cause), kind) in Cause::ALL.into_iter().zip(causes) {
                 for ((_, ended), times) in Ended::ALL.into_iter().zip(&kind.times) {
                     let observed = times.observed();
