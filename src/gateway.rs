@@ -28,7 +28,7 @@ use crate::new_volume::NewVolume;
 use crate::serve::{Failure, Gateway};
 use crate::store;
 use crate::tls;
-use crate::watch::Watcher;
+use crate::watch::{Counters, Watcher};
 
 /// The limit for closing a volume whose gateway cannot listen.
 const CLOSE_AFTER_FAILURE: Duration = Duration::from_secs(3);
@@ -240,7 +240,10 @@ impl NfsGateway {
         let watched = volume.clone();
         let watcher = Watcher::new(
             move || watched.status(),
-            vec![volume.troubles(), server.troubles()],
+            Counters {
+                troubles: vec![volume.troubles(), server.troubles()],
+                requests: store.requests.clone(),
+            },
         );
         let (watcher, started) = (Arc::new(watcher), Instant::now());
         let state = metrics::VolumeState {

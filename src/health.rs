@@ -11,6 +11,7 @@
 //! `docs/operations.md` has the remedy for each problem.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytesize::ByteSize;
 use forebay_fs::{Status, Stopped};
@@ -112,6 +113,12 @@ impl fmt::Display for Health {
     }
 }
 
+/// The age of the oldest unpublished change above which the bucket is behind. A checkpoint collects changes for one
+/// interval and is published during the next one; large ones take longer.
+fn behind(volume: &Status) -> Duration {
+    volume.checkpoint_interval * 2 + Duration::from_secs(60)
+}
+
 /// The problems that the state of the volume shows.
 pub fn of_volume(volume: &Status) -> Vec<Problem> {
     let (degraded, failing) = (State::Degraded, State::Failing);
@@ -139,6 +146,17 @@ pub fn of_volume(volume: &Status) -> Vec<Problem> {
     } else if let Some((why, _)) = &volume.store_trouble {
         let message = format!("the bucket does not answer: {why}");
         problem(degraded, "bucket_away", message);
+    } else if let Some(age) = volume
+        .oldest_unpublished
+        .filter(|age| *age > behind(volume))
+    {
+        let [age, interval] = [age, volume.checkpoint_interval].map(|time| {
+            humantime::format_duration(Duration::from_secs(time.as_secs())).to_string()
+        });
+        let message = format!(
+            "the bucket is {age} behind, with a checkpoint_interval of {interval}: it is slower than the writers"
+        );
+        problem(degraded, "bucket_behind", message);
     }
     if let Some((used, limit)) = volume.log
         && used.saturating_mul(100) >= limit.saturating_mul(LOG_NEARLY_FULL_PERCENT)

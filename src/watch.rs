@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_fs::Status;
+use forebay_object::{Ended, Requests};
 use forebay_vfs::{Counts, Trouble, Troubles};
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +22,7 @@ use crate::health::{self, Problem, State};
 
 pub use opening::OpeningWatch;
 pub use period::{Level, Notice, Watch};
-pub use subjects::{Counting, Manner, SUBJECTS, Subject};
+pub use subjects::{Counted, Counting, Manner, SUBJECTS, Subject};
 pub use task::{Watcher, watch_opening};
 
 /// The interval of observations.
@@ -61,16 +62,36 @@ pub struct Wait {
     pub total: u64,
 }
 
+/// The counters of a gateway that are watched.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    /// Calls that wait or were refused.
+    pub troubles: Vec<Arc<Troubles>>,
+    /// Requests to the bucket.
+    pub requests: Arc<Requests>,
+}
+
+impl Counters {
+    fn counts(&self, kind: Counted) -> Counts {
+        match kind {
+            Counted::Calls(kind) => {
+                let counts = self.troubles.iter().map(|one| one.counts(kind));
+                counts.fold(Counts::default(), Counts::and)
+            }
+            Counted::Throttled => Counts {
+                total: self.requests.ended_total(Ended::Throttled),
+                ..Counts::default()
+            },
+        }
+    }
+}
+
 /// The observations of a gateway.
-pub fn look(volume: &Status, troubles: &[Arc<Troubles>]) -> Vec<Seen> {
-    let counts = |kind: Trouble| {
-        let counts = troubles.iter().map(|one| one.counts(kind));
-        counts.fold(Counts::default(), Counts::and)
-    };
+pub fn look(volume: &Status, counters: &Counters) -> Vec<Seen> {
     let standing = health::of_volume(volume).into_iter().map(|problem| Seen {
         manner: subjects::manner(&problem.name),
         counts: match &problem.name[..] {
-            "bucket_away" => counts(Trouble::Bucket),
+            "bucket_away" => counters.counts(Counted::Calls(Trouble::Bucket)),
             _ => Counts::default(),
         },
         name: problem.name,
@@ -86,7 +107,7 @@ pub fn look(volume: &Status, troubles: &[Arc<Troubles>]) -> Vec<Seen> {
         advice: subject.advice,
         manner: subject.manner,
         stands: false,
-        counts: counts(subject.kind),
+        counts: counters.counts(subject.kind),
     });
     standing.chain(counted).collect()
 }

@@ -19,6 +19,7 @@ pub(crate) fn well() -> Status {
         end: Lsn(8192),
         durable: Lsn(8192),
         oldest_unpublished: Some(Duration::from_secs(2)),
+        checkpoint_interval: Duration::from_secs(5),
         dirty_bytes: 4096,
         admitted_bytes: 0,
         memory_bytes: 1 << 20,
@@ -122,6 +123,31 @@ fn a_log_that_refuses_writes_is_failing_and_one_without_a_disk_is_degraded() {
         (State::Degraded, &["log_disk_full".to_owned()][..])
     );
     assert!(line.contains("No space left on device"), "{line}");
+}
+
+#[test]
+fn a_bucket_that_is_a_minute_and_two_intervals_behind_is_a_problem() {
+    let behind = |age, interval| {
+        judged(|status| {
+            status.oldest_unpublished = Some(Duration::from_secs(age));
+            status.checkpoint_interval = Duration::from_secs(interval);
+        })
+    };
+    let (state, names, line) = behind(71, 5);
+    assert_eq!(
+        (state, &names[..]),
+        (State::Degraded, &["bucket_behind".to_owned()][..])
+    );
+    assert!(line.contains("1m 11s behind"), "{line}");
+    assert!(line.contains("checkpoint_interval of 5s"), "{line}");
+    assert_eq!(behind(70, 5).0, State::Healthy);
+    assert_eq!(behind(3600, 3600).0, State::Healthy);
+    // The cause is enough.
+    let (_, names, _) = judged(|status| {
+        status.oldest_unpublished = Some(Duration::from_secs(1000));
+        status.store_trouble = Some(("503".to_owned(), Duration::from_secs(1000)));
+    });
+    assert_eq!(names, ["bucket_away"]);
 }
 
 #[test]

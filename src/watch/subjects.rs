@@ -25,17 +25,26 @@ pub struct Manner {
 pub enum Counting {
     /// Calls that wait: it is present as long as one does.
     Waits,
-    /// Clients that are refused: it is present if one was refused since the last look.
+    /// Clients or requests that are refused: it is present if one was refused since the last look.
     Refusals,
     /// Calls that wait, which they also do without a problem.
     Others,
+}
+
+/// The events that are counted for a subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Calls of clients that wait or are refused.
+    Calls(Trouble),
+    /// Requests that the store answered with "slow down" (429, 503).
+    Throttled,
 }
 
 /// The texts of a kind of trouble.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
     /// The counter.
-    pub kind: Trouble,
+    pub kind: Counted,
     /// Its name for programs.
     pub name: &'static str,
     /// The state of the gateway meanwhile; [`State::Healthy`] for problems of the clients.
@@ -74,7 +83,7 @@ const STANDS: Manner = Manner {
 /// All kinds with messages of their own.
 pub const SUBJECTS: &[Subject] = &[
     Subject {
-        kind: Trouble::LogFull,
+        kind: Counted::Calls(Trouble::LogFull),
         name: "log_full",
         state: State::Degraded,
         what: "calls wait for room in the log; each checkpoint that reaches the bucket frees some",
@@ -82,7 +91,7 @@ pub const SUBJECTS: &[Subject] = &[
         manner: WAITS,
     },
     Subject {
-        kind: Trouble::MemoryFull,
+        kind: Counted::Calls(Trouble::MemoryFull),
         name: "memory_full",
         state: State::Degraded,
         what: "writes wait for memory, which is full of bytes that are not in the bucket yet",
@@ -90,7 +99,7 @@ pub const SUBJECTS: &[Subject] = &[
         manner: WAITS,
     },
     Subject {
-        kind: Trouble::NamesFull,
+        kind: Counted::Calls(Trouble::NamesFull),
         name: "names_full",
         state: State::Degraded,
         what: "changes of names wait for memory, which is full of names that are not in the bucket yet",
@@ -98,7 +107,7 @@ pub const SUBJECTS: &[Subject] = &[
         manner: WAITS,
     },
     Subject {
-        kind: Trouble::MountAddress,
+        kind: Counted::Calls(Trouble::MountAddress),
         name: "mounts_refused",
         state: State::Healthy,
         what: "mounts are refused, since no export includes the client's address",
@@ -106,7 +115,7 @@ pub const SUBJECTS: &[Subject] = &[
         manner: REFUSALS,
     },
     Subject {
-        kind: Trouble::MountPort,
+        kind: Counted::Calls(Trouble::MountPort),
         name: "mounts_refused_port",
         state: State::Healthy,
         what: "mounts are refused, since the client's port is not privileged (below 1024)",
@@ -114,12 +123,25 @@ pub const SUBJECTS: &[Subject] = &[
         manner: REFUSALS,
     },
     Subject {
-        kind: Trouble::Connections,
+        kind: Counted::Calls(Trouble::Connections),
         name: "connections_refused",
         state: State::Degraded,
         what: "connections are refused, since their number has reached a limit: of all connections, or of one client",
         advice: "Look for a client that opens too many, or raise max_connections and the limit of open files",
         manner: REFUSALS,
+    },
+    Subject {
+        kind: Counted::Throttled,
+        name: "bucket_throttles",
+        state: State::Degraded,
+        what: "the store asks for fewer requests (SlowDown), which are repeated at a lower rate",
+        advice: "If it persists, ask the store's operator for a higher limit",
+        manner: Manner {
+            counting: Counting::Refusals,
+            looks: 1,
+            over: Duration::from_secs(60),
+            said_elsewhere: false,
+        },
     },
 ];
 
@@ -142,7 +164,9 @@ mod tests {
     #[test]
     fn every_kind_but_calls_that_wait_for_the_bucket_has_its_words() {
         for kind in Trouble::ALL {
-            let found = SUBJECTS.iter().filter(|subject| subject.kind == *kind);
+            let found = SUBJECTS
+                .iter()
+                .filter(|subject| subject.kind == Counted::Calls(*kind));
             assert_eq!(
                 found.count(),
                 usize::from(*kind != Trouble::Bucket),

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_fs::{Opening, Status};
-use forebay_vfs::Troubles;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::{LOOK_EVERY, Level, Notice, OpeningWatch, Wait, Watch, look};
+use super::{Counters, LOOK_EVERY, Level, Notice, OpeningWatch, Wait, Watch, look};
 use crate::logging;
 
 /// Pause before a task that panicked begins again.
@@ -19,20 +18,17 @@ const BEGIN_AGAIN: Duration = Duration::from_secs(60);
 pub struct Watcher {
     started: Instant,
     volume: Box<dyn Fn() -> Status + Send + Sync>,
-    troubles: Vec<Arc<Troubles>>,
+    counters: Counters,
     watch: Mutex<Watch>,
 }
 
 impl Watcher {
-    /// For a gateway whose volume's state is `volume`, and whose waits and refusals are counted in `troubles`.
-    pub fn new(
-        volume: impl Fn() -> Status + Send + Sync + 'static,
-        troubles: Vec<Arc<Troubles>>,
-    ) -> Watcher {
+    /// For a gateway whose volume's state is `volume`.
+    pub fn new(volume: impl Fn() -> Status + Send + Sync + 'static, counters: Counters) -> Watcher {
         Watcher {
             started: Instant::now(),
             volume: Box::new(volume),
-            troubles,
+            counters,
             watch: Mutex::default(),
         }
     }
@@ -60,7 +56,7 @@ impl Watcher {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             ticks.tick().await;
-            let seen = look(&(self.volume)(), &self.troubles);
+            let seen = look(&(self.volume)(), &self.counters);
             let notices = self.watch.lock().look(self.started.elapsed(), seen);
             notices.iter().for_each(say);
             logging::say_what_was_held(false);

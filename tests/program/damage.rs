@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::metrics::ADMIN;
 use crate::support::nfs::{IO, NOENT};
+use crate::support::signs::Signs;
 use crate::support::{Place, refused};
 
 fn serve(place: &Place) -> Vec<String> {
@@ -65,8 +67,15 @@ fn a_damaged_pack_is_an_error_of_its_files_and_no_others() {
     damage(pack);
 
     // In a new folder, so that no cache of the old one can help.
-    let gateway = place.serve_with("elsewhere", &[]);
+    let gateway = place.serve_with("elsewhere", &[ADMIN]);
     assert_eq!(gateway.client().get("damaged"), Err(IO));
+    let signs = Signs {
+        trouble: "a frame in the bucket is damaged",
+        metric: "damaged_frames",
+        problem: "bytes_lost",
+        message: "damaged",
+    };
+    signs.are_seen(&gateway);
     assert_eq!(gateway.client().get("sound").unwrap(), b"these will not");
     // The log names the object.
     let name = pack.file_name().unwrap().to_str().unwrap();

@@ -10,6 +10,7 @@ mod bad_start;
 mod bench;
 mod damage;
 mod exports;
+mod faults;
 mod fsck;
 mod full_disk;
 mod gc;

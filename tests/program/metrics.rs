@@ -9,15 +9,14 @@ use crate::admin_http::{address, text};
 use crate::support::s3_proxy::Proxy;
 use crate::support::s3_server::S3Server;
 use crate::support::{Gateway, Place, TIMEOUT};
-use crate::waits::Away;
 
-const ADMIN: &str = "--admin-listen=127.0.0.1:0";
+pub(crate) const ADMIN: &str = "--admin-listen=127.0.0.1:0";
 
 /// The values of a scrape by their series, as in `forebay_client_calls_total{client="127.0.0.1"}`.
-struct Scrape(BTreeMap<String, f64>);
+pub(crate) struct Scrape(BTreeMap<String, f64>);
 
 impl Scrape {
-    fn of(gateway: &Gateway) -> Scrape {
+    pub(crate) fn of(gateway: &Gateway) -> Scrape {
         let text = text(&address(gateway), "/metrics");
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let value = |line: &str| {
@@ -28,13 +27,13 @@ impl Scrape {
     }
 
     /// The value of a series; 0 before its first event.
-    fn value(&self, series: &str) -> f64 {
+    pub(crate) fn value(&self, series: &str) -> f64 {
         let series = format!("forebay_{series}");
         self.0.get(&series).copied().unwrap_or(0.0)
     }
 
     /// The sum over all series that begin like this.
-    fn sum(&self, begin: &str) -> f64 {
+    pub(crate) fn sum(&self, begin: &str) -> f64 {
         let begin = format!("forebay_{begin}");
         let of_it = self
             .0
@@ -44,12 +43,12 @@ impl Scrape {
     }
 }
 
-fn calls(procedure: &str, outcome: &str) -> String {
+pub(crate) fn calls(procedure: &str, outcome: &str) -> String {
     let name = "nfs_call_duration_seconds_count";
     format!("{name}{{procedure=\"{procedure}\",outcome=\"{outcome}\"}}")
 }
 
-fn requests(method: &str, cause: &str, outcome: &str) -> String {
+pub(crate) fn requests(method: &str, cause: &str, outcome: &str) -> String {
     let name = "store_request_duration_seconds_count";
     format!("{name}{{method=\"{method}\",cause=\"{cause}\",outcome=\"{outcome}\"}}")
 }
@@ -98,27 +97,6 @@ fn calls_clients_and_requests_are_counted() {
     });
     assert!(received[0] > 0.0, "{received:?}");
     assert_eq!(scrape.value(&requests("put", "publish", "ok")), 0.0);
-    gateway.stop_cleanly();
-}
-
-#[test]
-fn a_bucket_that_is_away_is_a_problem_by_name() {
-    let place = Place::new();
-    let gateway = place.serve_with("data", &[ADMIN]);
-    gateway.client().put("before", &[7; 1000]);
-    gateway.flush();
-    let away = Away::take(&place);
-    gateway.client().put("file", &[7; 1000]);
-    gateway.says("the bucket does not answer");
-    let scrape = Scrape::of(&gateway);
-    assert_eq!(scrape.value("health"), 1.0);
-    assert_eq!(scrape.value("problem{name=\"bucket_away\"}"), 1.0);
-    assert!(scrape.value("unpublished_bytes") > 0.0);
-    away.bring_back();
-    gateway.flush();
-    let scrape = Scrape::of(&gateway);
-    assert_eq!(scrape.value("health"), 0.0);
-    assert_eq!(scrape.value("problem{name=\"bucket_away\"}"), 0.0);
     gateway.stop_cleanly();
 }
 

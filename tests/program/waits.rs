@@ -6,7 +6,9 @@ use std::thread;
 
 use serde_json::Value;
 
+use crate::metrics::ADMIN;
 use crate::support::nfs::{Client, Stable, Status};
+use crate::support::signs::Signs;
 use crate::support::{Gateway, Outcome, Place};
 
 /// More bytes than a gateway of these tests takes while its bucket is unreachable.
@@ -45,9 +47,10 @@ fn wait_for(status: &Value, name: &str) -> Value {
 }
 
 /// A gateway with these limits reaches one of them, because its bucket is unreachable and a client writes.
-fn a_limit_is_reached(flags: &[&str], name: &str, says: &str) {
+fn a_limit_is_reached(flags: &[&str], signs: Signs) {
+    let (name, says) = (signs.problem, signs.message);
     let place = Place::new();
-    let gateway = place.serve_with("data", flags);
+    let gateway = place.serve_with("data", &[flags, &[ADMIN]].concat());
     check(&gateway, 0);
     let data = vec![7; FILE];
     gateway.client().put("before", &data[..1 << 20]);
@@ -63,6 +66,7 @@ fn a_limit_is_reached(flags: &[&str], name: &str, says: &str) {
         assert_eq!(status["health"]["state"], "degraded", "{status}");
         let wait = wait_for(&status, name);
         assert!(wait["total"].as_u64() > Some(0), "{wait}");
+        signs.are_seen(&gateway);
         assert!(!writer.is_finished(), "the writer never waited");
         away.bring_back();
         writer.join().unwrap();
@@ -86,7 +90,13 @@ fn calls_that_wait_for_the_log_are_reported() {
         "--checkpoint-bytes=8MiB",
         "--memory-limit=256MiB",
     ];
-    a_limit_is_reached(&flags, "log_full", "calls wait for room in the log");
+    let signs = Signs {
+        trouble: "the log is full",
+        metric: "log_bytes",
+        problem: "log_full",
+        message: "calls wait for room in the log",
+    };
+    a_limit_is_reached(&flags, signs);
 }
 
 #[test]
@@ -97,7 +107,13 @@ fn calls_that_wait_for_memory_are_reported() {
         "--pack-bytes=2MiB",
         "--log-limit=1GiB",
     ];
-    a_limit_is_reached(&flags, "memory_full", "writes wait for memory");
+    let signs = Signs {
+        trouble: "memory is full",
+        metric: "dirty_bytes",
+        problem: "memory_full",
+        message: "writes wait for memory",
+    };
+    a_limit_is_reached(&flags, signs);
 }
 
 #[test]

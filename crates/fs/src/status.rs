@@ -34,6 +34,8 @@ pub struct Status {
     pub durable: Lsn,
     /// Age of the oldest change that the bucket does not have.
     pub oldest_unpublished: Option<Duration>,
+    /// How long a checkpoint collects changes.
+    pub checkpoint_interval: Duration,
     /// Bytes of file data that the bucket does not have.
     pub dirty_bytes: u64,
     /// Bytes for which writes in progress were admitted and that are not in block buffers yet.
@@ -95,6 +97,7 @@ impl Status {
             end: state.position(),
             durable: state.log().map_or(published, |log| log.durable_lsn()),
             oldest_unpublished: state.oldest_unpublished().map(|since| since.elapsed()),
+            checkpoint_interval: state.config.checkpoint_interval,
             dirty_bytes: state.memory.cache.dirty_bytes(),
             admitted_bytes: state.memory.admitted_bytes(),
             memory_bytes: state.memory.cache.allocated_bytes(),

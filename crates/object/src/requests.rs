@@ -156,6 +156,13 @@ impl Requests {
         self.kinds.get(method as usize * CAUSES + cause as usize)
     }
 
+    /// The number of requests that ended like this, of all methods and causes.
+    pub fn ended_total(&self, ended: Ended) -> u64 {
+        let kinds = self.kinds.iter();
+        let times = kinds.map(|kind| kind.times[ended as usize].observed().count());
+        times.sum()
+    }
+
     /// The requests of each method and cause that there were, with the bytes sent and received in their bodies.
     pub fn totals(&self) -> impl Iterator<Item = Total> {
         let methods = Method::ALL.into_iter().zip(self.kinds.chunks(CAUSES));

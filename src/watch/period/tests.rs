@@ -6,7 +6,7 @@ use forebay_vfs::{Counts, Trouble, Troubles};
 
 use super::*;
 use crate::health::tests::well;
-use crate::watch::look;
+use crate::watch::{Counters, look};
 
 /// A gateway whose clients wait, and a watch that looks at it once a second.
 #[derive(Default)]
@@ -16,12 +16,19 @@ struct Scene {
     second: u64,
 }
 
+fn calls(troubles: &Arc<Troubles>) -> Counters {
+    Counters {
+        troubles: vec![troubles.clone()],
+        ..Counters::default()
+    }
+}
+
 impl Scene {
     /// Looks for `seconds`; returns the messages, with their second.
     fn pass(&mut self, seconds: u64) -> Vec<(u64, Level, String)> {
         let mut said = Vec::new();
         for _ in 0..seconds {
-            let seen = look(&well(), std::slice::from_ref(&self.troubles));
+            let seen = look(&well(), &calls(&self.troubles));
             let notices = self.watch.look(Duration::from_secs(self.second), seen);
             let second = self.second;
             said.extend(notices.into_iter().map(|one| (second, one.level, one.text)));
@@ -133,7 +140,7 @@ fn a_problem_of_the_volume_says_how_many_calls_wait_for_it() {
     let mut status = well();
     let at = Duration::from_secs;
     let _waiting = troubles.wait(Trouble::Bucket);
-    let all = [troubles.clone()];
+    let all = calls(&troubles);
     // While the bucket answers, calls that wait for it cause no message.
     for second in 0..20 {
         assert_eq!(watch.look(at(second), look(&status, &all)), []);
@@ -164,7 +171,10 @@ fn what_says_itself_that_it_begins_is_said_again_when_it_lasts() {
     status.log_trouble = Some(("EIO".to_owned(), Some(Duration::ZERO)));
     let mut said = Vec::new();
     for second in 0..=300 {
-        said.extend(watch.look(Duration::from_secs(second), look(&status, &[])));
+        said.extend(watch.look(
+            Duration::from_secs(second),
+            look(&status, &Counters::default()),
+        ));
     }
     assert_eq!(said.len(), 1);
     assert_eq!(said[0].level, Level::Error);
@@ -174,7 +184,13 @@ fn what_says_itself_that_it_begins_is_said_again_when_it_lasts() {
         said[0].text
     );
     status.log_trouble = None;
-    assert_eq!(watch.look(Duration::from_secs(400), look(&status, &[])), []);
+    assert_eq!(
+        watch.look(
+            Duration::from_secs(400),
+            look(&status, &Counters::default())
+        ),
+        []
+    );
 }
 
 #[test]

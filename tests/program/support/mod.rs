@@ -4,6 +4,7 @@ pub(crate) mod nfs;
 mod process;
 pub(crate) mod s3_proxy;
 pub(crate) mod s3_server;
+pub(crate) mod signs;
 pub(crate) mod terminal;
 
 pub(crate) use process::{

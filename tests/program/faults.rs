@@ -1,0 +1,115 @@
+//! Faults, and where an operator sees each of them. docs/operations.md has the table. Other faults are in the tests of
+//! their kind: see the uses of [`Signs`].
+
+use crate::metrics::{ADMIN, Scrape};
+use crate::support::s3_proxy::{Fault, Proxy};
+use crate::support::s3_server::S3Server;
+use crate::support::signs::Signs;
+use crate::support::{Gateway, Place};
+use crate::waits::Away;
+
+#[test]
+fn a_bucket_that_is_away_is_seen_until_it_is_back() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &[ADMIN]);
+    gateway.client().put("before", &[7; 1000]);
+    gateway.flush();
+    let away = Away::take(&place);
+    gateway.client().put("file", &[7; 1000]);
+    let signs = Signs {
+        trouble: "the bucket is away",
+        metric: "store_trouble_seconds",
+        problem: "bucket_away",
+        message: "the bucket does not answer",
+    };
+    signs.are_seen(&gateway);
+    assert!(Scrape::of(&gateway).value("unpublished_bytes") > 0.0);
+    away.bring_back();
+    gateway.flush();
+    let scrape = Scrape::of(&gateway);
+    assert_eq!(scrape.value("health"), 0.0);
+    assert_eq!(scrape.value("problem{name=\"bucket_away\"}"), 0.0);
+    assert_eq!(scrape.value("store_trouble_seconds"), 0.0);
+    gateway.stop_cleanly();
+}
+
+#[test]
+#[ignore = "needs the S3 server that FOREBAY_TEST_S3_SERVER names"]
+fn a_store_that_throttles_is_seen() {
+    let server = S3Server::start();
+    let proxy = Proxy::start(server.endpoint(), 1);
+    let place = Place::new();
+    let flags = [
+        "--store=s3://bucket/throttled".to_owned(),
+        format!("--data-dir={}", place.data_dir().display()),
+        "--listen=127.0.0.1:0".to_owned(),
+        ADMIN.to_owned(),
+    ];
+    let endpoint = proxy.endpoint();
+    let mut variables = server.variables();
+    for (name, value) in &mut variables {
+        if *name == "AWS_ENDPOINT_URL" {
+            *value = &endpoint;
+        }
+    }
+    let gateway = Gateway::start(&flags, &variables);
+    proxy.next("PUT", "packs/", Fault::SlowDown);
+    gateway.client().put("file", &[7; 100_000]);
+    gateway.flush();
+    assert_eq!(proxy.injected(Fault::SlowDown), 1);
+    let signs = Signs {
+        trouble: "the store throttles",
+        metric: "store_request_duration_seconds_count{method=\"put\",cause=\"publish\",outcome=\"throttled\"}",
+        problem: "bucket_throttles",
+        message: "the store asks for fewer requests",
+    };
+    signs.are_seen(&gateway);
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn a_client_that_hogs_is_named_by_its_address() {
+    let place = Place::new();
+    // One client may have seven of them.
+    let gateway = place.serve_with("data", &[ADMIN, "--max-connections=8"]);
+    gateway.client().put("file", &[7; 1 << 20]);
+    let mut clients: Vec<_> = (0..7).map(|_| gateway.client()).collect();
+    clients.iter_mut().for_each(|client| {
+        client.mount();
+    });
+    let refused = std::net::TcpStream::connect(("127.0.0.1", gateway.port()));
+    let signs = Signs {
+        trouble: "a client hogs",
+        metric: "nfs_connections_refused_total",
+        problem: "connections_refused",
+        message: "connections are refused",
+    };
+    signs.are_seen(&gateway);
+    gateway.says("the last from 127.0.0.1");
+    let of_client = Scrape::of(&gateway).value("client_received_bytes_total{client=\"127.0.0.1\"}");
+    assert!(of_client > 1_000_000.0, "{of_client}");
+    drop((refused, clients));
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn a_fence_is_seen_in_the_last_message_and_by_the_silence() {
+    let place = Place::new();
+    let first = place.serve_with("data", &[ADMIN, "--checkpoint-interval=1h"]);
+    first.client().put("file", b"published");
+    first.flush();
+    let second = place.serve_with("second", &["--checkpoint-interval=1h", "--take-over"]);
+    first.client().put("file", b"too late");
+    let signs = Signs {
+        trouble: "another gateway takes the volume over",
+        metric: "problem",
+        problem: "fenced",
+        message: "another gateway has taken over",
+    };
+    signs.are_documented();
+    assert!(!first.ask(&["flush", "--timeout=50s"]).status.success());
+    let (code, messages) = first.ends();
+    assert_eq!(code, Some(3));
+    assert!(messages.contains(signs.message), "{messages}");
+    second.stop_cleanly();
+}
