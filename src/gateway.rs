@@ -251,7 +251,12 @@ impl NfsGateway {
             watcher: watcher.clone(),
             started,
         };
-        let metrics = Metrics::new(vec![Arc::new(state), server.metrics(), store.requests]);
+        let metrics = Metrics::new(vec![
+            Arc::new(state),
+            server.metrics(),
+            store.requests,
+            Arc::new(store.health),
+        ]);
         let (shutdown, stop) = oneshot::channel::<Duration>();
         // An error of the receiver means that the sender was dropped, which is a stop as well.
         let server = tokio::spawn(server.serve_until(async { stop.await.unwrap_or(DRAIN) }));

@@ -35,6 +35,7 @@ impl Source for VolumeState {
         add_limits(&status, samples);
         add_space(&status, samples);
         add_reduction(&status, samples);
+        self.volume.collect(samples);
     }
 }
 

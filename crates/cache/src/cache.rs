@@ -3,6 +3,7 @@
 use crate::block::Footprint;
 use crate::lru::Order;
 use crate::pool::Pool;
+use forebay_metrics::{Counter, Samples, Source, table};
 use forebay_types::BlockKey;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,6 +20,9 @@ pub struct Cache {
     /// Counts uses: orders them, and names versions of blocks.
     ticks: AtomicU64,
     dirty_bytes: AtomicU64,
+    /// Evicted blocks, and the bytes of their buffers.
+    evictions: Counter,
+    evicted_bytes: Counter,
 }
 
 impl Cache {
@@ -35,6 +39,8 @@ impl Cache {
             order: Order::default(),
             ticks: AtomicU64::new(0),
             dirty_bytes: AtomicU64::new(0),
+            evictions: Counter::default(),
+            evicted_bytes: Counter::default(),
         })
     }
 
@@ -143,6 +149,12 @@ impl Cache {
         self.pool.copied_pieces()
     }
 
+    /// Counts a block that was evicted.
+    pub(crate) fn evicted(&self, bytes: u64) {
+        self.evictions.add(1);
+        self.evicted_bytes.add(bytes);
+    }
+
     /// The next tick; never the same twice, never zero.
     pub(crate) fn tick(&self) -> u64 {
         self.ticks.fetch_add(1, Relaxed) + 1
@@ -162,6 +174,13 @@ impl Cache {
             let change = after.dirty_bytes.wrapping_sub(before.dirty_bytes);
             self.dirty_bytes.fetch_add(change, Relaxed);
         }
+    }
+}
+
+impl Source for Cache {
+    fn collect(&self, samples: &mut Samples) {
+        samples.counter_of(&table::EVICTIONS, "memory", &self.evictions);
+        samples.counter_of(&table::EVICTED, "memory", &self.evicted_bytes);
     }
 }
 

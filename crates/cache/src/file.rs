@@ -337,6 +337,7 @@ impl FileBlocks {
                 self.lost.block(block, self.cache.tick());
             }
             self.remove(block);
+            self.cache.evicted(bytes);
             return Eviction::Evicted(bytes);
         };
         found.queue_if_clean(key, &self.cache);

@@ -1,6 +1,7 @@
 //! Memory: the counted bytes, the cost of small files, and the order of eviction.
 
 use forebay_cache::{Cache, Eviction, FileBlocks};
+use forebay_metrics::{Samples, Source};
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, CheckpointId, Inode};
 use std::sync::Arc;
 
@@ -128,6 +129,10 @@ fn an_eviction_reports_what_it_gave_back() {
     let before = cache.allocated_bytes();
     assert_eq!(file.allocated_bytes(), before);
     assert_eq!(file.evict(BlockIndex(0)), Eviction::Evicted(before));
+    let samples = Samples::of([&*cache as &dyn Source]);
+    let number = |name| samples.number(name, &["memory"]);
+    assert_eq!(number("evictions"), Some(1.0));
+    assert_eq!(number("evicted_bytes"), Some(before as f64));
     assert_eq!(cache.allocated_bytes(), 0);
 }
 

@@ -42,6 +42,7 @@ use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
+use forebay_metrics::{Counter, Samples, Source, table as families};
 use forebay_types::PackId;
 use parking_lot::Mutex;
 
@@ -118,6 +119,9 @@ pub struct FrameCache {
     table: Mutex<Table>,
     /// Held by the thread that puts. Taken before the table.
     writing: Mutex<()>,
+    /// Frames that were dropped to make room, and their bytes.
+    evictions: Counter,
+    evicted_bytes: Counter,
 }
 
 impl FrameCache {
@@ -140,6 +144,8 @@ impl FrameCache {
             files,
             table: Mutex::new(table),
             writing: Mutex::default(),
+            evictions: Counter::default(),
+            evicted_bytes: Counter::default(),
         })
     }
 
@@ -231,8 +237,17 @@ impl FrameCache {
     fn begin(&self, random: &mut impl FnMut() -> u64) -> io::Result<()> {
         self.finish()?;
         let begun = self.table.lock().begin(random());
-        let (region, life) = begun.ok_or(io::ErrorKind::NotFound)?;
-        let file = self.files.get(region).ok_or(io::ErrorKind::NotFound)?;
-        file.begin(life)
+        let begun = begun.ok_or(io::ErrorKind::NotFound)?;
+        self.evictions.add(begun.dropped);
+        self.evicted_bytes.add(begun.dropped_bytes);
+        let file = self.files.get(begun.region);
+        file.ok_or(io::ErrorKind::NotFound)?.begin(begun.life)
+    }
+}
+
+impl Source for FrameCache {
+    fn collect(&self, samples: &mut Samples) {
+        samples.counter_of(&families::EVICTIONS, "disk_cache", &self.evictions);
+        samples.counter_of(&families::EVICTED, "disk_cache", &self.evicted_bytes);
     }
 }

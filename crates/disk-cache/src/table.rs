@@ -53,6 +53,15 @@ struct Region {
 /// A region, its salt, and the places of the frames in it.
 pub(crate) type Placed = (usize, u64, Vec<(Entry, Bytes)>);
 
+/// A region that is about to be filled again.
+pub(crate) struct Begun {
+    pub(crate) region: usize,
+    pub(crate) life: Life,
+    /// The frames that it had, and their bytes.
+    pub(crate) dropped: u64,
+    pub(crate) dropped_bytes: u64,
+}
+
 const EMPTY: Life = Life { order: 0, salt: 0 };
 
 impl Region {
@@ -195,7 +204,7 @@ impl Table {
     }
 
     /// Reuses the next region: its entries are dropped. `None` if there are no regions.
-    pub(crate) fn begin(&mut self, salt: u64) -> Option<(usize, Life)> {
+    pub(crate) fn begin(&mut self, salt: u64) -> Option<Begun> {
         // Ends, because a skipped region has no reads left for which it would be skipped again.
         let next = loop {
             let Some(next) = self.turn.pop_front() else {
@@ -215,14 +224,22 @@ impl Table {
             salt,
         };
         let former = std::mem::replace(self.regions.get_mut(next)?, Region::new(life));
+        let (mut dropped, mut dropped_bytes) = (0, 0);
         for entry in former.entries {
             let is_it = |slot: &Slot| usize::from(slot.region) == next && slot.at == entry.at;
             if self.slots.get(&entry.key).is_some_and(is_it) {
                 self.slots.remove(&entry.key);
+                dropped += 1;
+                dropped_bytes += u64::from(entry.len);
             }
         }
         self.filled = next;
-        Some((next, life))
+        Some(Begun {
+            region: next,
+            life,
+            dropped,
+            dropped_bytes,
+        })
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use forebay_disk_cache::{FrameCache, FrameKey, MAX_DISK_CACHE, MAX_FRAME, MIN_DISK_CACHE, Shape};
+use forebay_metrics::{Samples, Source};
 use forebay_types::PackId;
 use tempfile::TempDir;
 
@@ -125,6 +126,11 @@ fn the_oldest_make_room_region_by_region() {
     for n in 0..OF_A_REGION * REGIONS {
         assert_eq!(cache.has(key(n)), n >= OF_A_REGION, "frame {n}");
     }
+    let samples = Samples::of([&cache as &dyn Source]);
+    let dropped = |name| samples.number(name, &["disk_cache"]);
+    assert_eq!(dropped("evictions"), Some(f64::from(OF_A_REGION)));
+    let bytes = (OF_A_REGION as usize * MIB) as f64;
+    assert_eq!(dropped("evicted_bytes"), Some(bytes));
     // A restart keeps the order.
     cache.close().unwrap();
     drop(cache);

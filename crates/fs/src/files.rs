@@ -19,6 +19,7 @@ mod paths;
 mod prefetch;
 pub(crate) mod quota;
 mod read;
+mod read_bytes;
 
 use std::sync::Arc;
 
@@ -28,12 +29,15 @@ use crate::damages::Damages;
 use crate::publisher::Publisher;
 use crate::state::State;
 
+use read_bytes::ReadBytes;
+
 /// The files of one volume.
 pub(crate) struct Files {
     pub(crate) state: Arc<State>,
     packs: Arc<PackStore>,
     publisher: Arc<Publisher>,
     damages: Arc<Damages>,
+    pub(crate) read_bytes: ReadBytes,
 }
 
 impl Files {
@@ -48,6 +52,7 @@ impl Files {
             packs,
             publisher,
             damages,
+            read_bytes: ReadBytes::default(),
         }
     }
 }

@@ -33,6 +33,7 @@ mod publish;
 mod put_pack;
 mod reclaim;
 mod share;
+mod times;
 mod truncated;
 mod upload;
 
@@ -57,6 +58,7 @@ pub(crate) use progress::Progress;
 pub use progress::Stage;
 pub(crate) use proof::Proof;
 pub(crate) use put_pack::{PutPack, address, known_frame};
+use times::CheckpointTimes;
 
 /// The volume has stopped: nothing more can be published.
 #[derive(Debug)]
@@ -91,6 +93,7 @@ pub(crate) struct Publisher {
     flushes: Mutex<Vec<oneshot::Sender<Result<Lsn, FlushError>>>>,
     /// Packs in the bucket that were uploaded eagerly, and whose checkpoints are not published yet.
     eager_packs: Mutex<BTreeMap<CheckpointId, Vec<PutPack>>>,
+    pub(crate) times: CheckpointTimes,
 }
 
 impl Publisher {
@@ -109,6 +112,7 @@ impl Publisher {
             between,
             flushes: Mutex::default(),
             eager_packs: Mutex::default(),
+            times: CheckpointTimes::default(),
         }
     }
 
@@ -259,11 +263,14 @@ impl Publisher {
     pub(crate) async fn publish_open(self: &Arc<Self>) -> Result<(), Halted> {
         self.context.signals.relieve();
         if let Some(closed) = self.context.source.close() {
+            let closed_at = Instant::now();
             self.progress.set_stage(Stage::Uploading);
             self.all_arrived(&closed.under_way).await?;
             let uploaded = self.upload(&closed).await?;
+            let uploaded_at = Instant::now();
             self.progress.set_stage(Stage::Publishing);
             self.publish(closed, uploaded).await?;
+            self.times.published(closed_at, uploaded_at);
             self.progress.set_stage(Stage::Idle);
         }
         self.context.source.restart_log().await;

@@ -1,6 +1,7 @@
 //! An open volume: its life, and the requests of operators.
 
 mod file_system;
+mod metrics;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -11,6 +11,9 @@ const BUCKETS: usize = 22;
 /// Index of 10 µs among bounds in nanoseconds.
 const TEN_MICROSECONDS: u8 = 12;
 
+/// Index of 100 bytes among bounds in bytes.
+const HUNDRED_BYTES: u8 = 6;
+
 /// Nanoseconds in a second.
 const NANOS: f64 = 1e9;
 
@@ -34,6 +37,11 @@ impl Histogram {
     /// A histogram of numbers, from 1 to 10^7.
     pub const fn of_numbers() -> Histogram {
         Histogram::new(0, 1.0)
+    }
+
+    /// A histogram of numbers of bytes, from 100 to 10^9.
+    pub const fn of_bytes() -> Histogram {
+        Histogram::new(HUNDRED_BYTES, 1.0)
     }
 
     const fn new(first: u8, scale: f64) -> Histogram {
@@ -142,6 +150,17 @@ mod tests {
         assert_eq!(buckets[..3], [(1.0, 2), (2.0, 0), (5.0, 1)]);
         assert_eq!(buckets[21..], [(1e7, 0), (f64::INFINITY, 1)]);
         assert_eq!(observed.sum(), 20_000_004.0);
+    }
+
+    #[test]
+    fn bytes_begin_with_a_hundred_and_end_with_a_gigabyte() {
+        let bytes = Histogram::of_bytes();
+        for number in [0, 100, 101, 1_000_000_000, 1_000_000_001] {
+            bytes.observe(number);
+        }
+        let buckets: Vec<_> = bytes.observed().buckets().collect();
+        assert_eq!(buckets[..2], [(100.0, 2), (200.0, 1)]);
+        assert_eq!(buckets[21..], [(1e9, 1), (f64::INFINITY, 1)]);
     }
 
     #[test]

@@ -61,6 +61,25 @@ impl Samples {
         self.add(family, [], Value::Histogram(histogram.observed()));
     }
 
+    /// Adds the observations of a histogram with one label, if there are any.
+    pub fn histogram_of(
+        &mut self,
+        family: &'static Family,
+        label: &'static str,
+        histogram: &Histogram,
+    ) {
+        let observed = histogram.observed();
+        if observed.count() > 0 {
+            self.add(family, [label.into()], Value::Histogram(observed));
+        }
+    }
+
+    /// Adds the value of a counter with one label.
+    pub fn counter_of(&mut self, family: &'static Family, label: &'static str, counter: &Counter) {
+        let value = Value::Counter(counter.get() as f64);
+        self.add(family, [label.into()], value);
+    }
+
     /// Adds a value with one label value for each label of its family.
     pub fn add<const N: usize>(
         &mut self,

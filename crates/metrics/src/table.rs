@@ -36,6 +36,10 @@ families! {
         "Number of the checkpoint that collects changes.";
     CHECKPOINT_STAGE: Gauge, "checkpoint_stage", None, ["stage"],
         "1 for the stage of the checkpoint before that one: `idle` (published), `uploading` (its packs) or `publishing` (its metadata); 0 for the others.";
+    CHECKPOINT_STAGE_DURATION: Histogram, "checkpoint_stage_duration_seconds", Seconds, ["stage"],
+        "Time that published checkpoints spent in the stages `uploading` and `publishing`.";
+    CHECKPOINT_DURATION: Histogram, "checkpoint_duration_seconds", Seconds, [],
+        "Time from the moment in which a checkpoint was closed to its publication.";
     PUBLISHED_LSN: Gauge, "published_lsn", None, [],
         "The bucket holds exactly the state at this LSN.";
     DURABLE_LSN: Gauge, "durable_lsn", None, [],
@@ -48,6 +52,8 @@ families! {
         "Age of the oldest change that the bucket does not have; 0 if it has everything.";
     UPLOADS: Gauge, "uploads_in_flight", None, [],
         "Packs in flight to the bucket.";
+    QUEUE: Gauge, "queue_length", None, ["queue"],
+        "Work that waits: `uploads` (packs that wait until fewer are in flight to the bucket), `eager_uploads` (blocks that streams have filled, which go to the bucket before their checkpoint closes), `fetches` (reads from the bucket that wait until fewer are in flight) and `prefetches` (ranges that wait to be read ahead).";
     STORE_TROUBLE: Gauge, "store_trouble_seconds", Seconds, [],
         "Time for which the bucket has not answered or misses objects; 0 while it works.";
     DIRTY: Gauge, "dirty_bytes", Bytes, [],
@@ -56,10 +62,26 @@ families! {
         "Memory in use, by owner: `blocks` (block buffers), `packs` (packs in flight and frames being fetched), `admitted` (writes that are not in block buffers yet) and `names` (unpublished names and attributes).";
     MEMORY_LIMIT: Gauge, "memory_limit_bytes", Bytes, ["owner"],
         "Limit of that memory: that of `blocks` is for blocks, packs and admitted writes together.";
+    WAITING_CALLS: Gauge, "waiting_calls", None, ["for"],
+        "Calls that wait now: for room in the `log`, for `memory` for the bytes of writes, for memory for `names` and attributes, or for the `bucket`.";
+    WAIT_DURATION: Histogram, "wait_duration_seconds", Seconds, ["for"],
+        "Time that calls waited, of those that had to, by what they waited for as in `waiting_calls`. A call that waits several times, or is given up, counts each time.";
+    READ: Counter, "read_bytes", Bytes, ["tier"],
+        "Bytes of answered READs by where they were: in `memory`, in the `disk_cache`, in the `bucket`, or in no place because they are a `hole`. Bytes that were read ahead count as those of memory.";
+    EVICTIONS: Counter, "evictions", None, ["tier"],
+        "Blocks dropped from `memory`, and frames dropped from the `disk_cache`, to make room for others.";
+    EVICTED: Counter, "evicted_bytes", Bytes, ["tier"],
+        "Bytes of these blocks and frames.";
     LOG: Gauge, "log_bytes", Bytes, [],
         "Bytes of disk in use by the log.";
     LOG_LIMIT: Gauge, "log_limit_bytes", Bytes, [],
         "Limit of that.";
+    LOG_FLUSH_DURATION: Histogram, "log_flush_duration_seconds", Seconds, ["outcome"],
+        "Time that flushes of the log to the local disk took. `outcome` is `ok` or `failed`.";
+    LOG_FLUSH_RECORDS: Histogram, "log_flush_records", None, [],
+        "Records that one successful flush made durable.";
+    LOG_FLUSH_BYTES: Histogram, "log_flush_bytes", Bytes, [],
+        "Bytes of the log that one successful flush made durable.";
     USED: Gauge, "used_bytes", Bytes, [],
         "Bytes that published files use, before reduction.";
     FILES: Gauge, "files", None, [],
@@ -91,7 +113,9 @@ families! {
     DISK_CACHE_LIMIT: Gauge, "disk_cache_limit_bytes", Bytes, [],
         "Bytes of disk that the disk cache uses.";
     DISK_CACHE_READS: Counter, "disk_cache_reads", None, ["result"],
-        "Frames that the disk cache was asked for: `hit`, `miss`, or `damaged` (there, damaged, and fetched from the bucket).";
+        "Frames that the disk cache was asked for, also to read ahead: `hit`, `miss`, or `damaged` (there, damaged, and fetched from the bucket).";
+    DISK_CACHE_WAITING: Gauge, "disk_cache_waiting_bytes", Bytes, [],
+        "Bytes of frames that wait to be written to the disk cache.";
     NFS_CALL_DURATION: Histogram, "nfs_call_duration_seconds", Seconds, ["procedure", "outcome"],
         "Time from the last byte of a call to its reply, for each NFSv3 procedure. `outcome` is `ok`, `error` (an nfsstat3 other than NFS3_OK and JUKEBOX), `retry` (NFS3ERR_JUKEBOX: the client repeats the call later) or `refused` (the call was denied, or could not be decoded).";
     NFS_ERRORS: Counter, "nfs_errors", None, ["status"],
@@ -156,6 +180,12 @@ families! {
         "Bytes of the bodies of requests to the bucket.";
     STORE_RECEIVED: Counter, "store_received_bytes", Bytes, ["method", "cause"],
         "Bytes of the bodies of answers of the bucket, as their heads promise them.";
+    STORE_RETRIES: Counter, "store_retries", None, ["reason"],
+        "Repeats of requests to the bucket, by the end of the try before: `throttled` (the bucket asked for fewer requests), `timeout` (no answer in time, or none that went on), `failed` (the server reported an error) or `connection` (there was no usable answer).";
+    STORE_NOT_SENT: Counter, "store_not_sent", None, [],
+        "Requests that failed without being sent, because the bucket had not answered the last ones.";
+    STORE_WAITING: Gauge, "store_requests_waiting", None, [],
+        "Requests that wait for permission to be sent: fewer are allowed while the bucket recovers, and none while it asks for a pause.";
     CLIENT_CALLS: Counter, "client_calls", None, ["client"],
         "NFSv3 calls answered, for each client address. Beyond 256 addresses, those that have been idle longest are counted together as `other`, and so are addresses that no export names.";
     CLIENT_CALL_SECONDS: Counter, "client_call_seconds", Seconds, ["client"],

@@ -23,6 +23,7 @@
 
 mod circuit;
 mod circuits;
+mod instruments;
 mod store;
 mod words;
 
@@ -41,6 +42,7 @@ pub use store::UnansweredTry;
 
 use circuit::{Admission, Outcome, Ticket};
 use circuits::Circuits;
+use instruments::Instruments;
 pub use words::Needs;
 use words::Words;
 
@@ -60,6 +62,7 @@ pub(crate) struct RetryPolicy {
     /// Holds bodies back in transit; limits do not run meanwhile.
     link: Option<Arc<Link>>,
     pub(crate) words: Words,
+    instruments: Instruments,
 }
 
 /// How the store has answered lately. Clones report on the same store.
@@ -129,6 +132,7 @@ impl RetryPolicy {
             ended: Notify::new(),
             link,
             words: Words::default(),
+            instruments: Instruments::default(),
         }
     }
 
@@ -190,6 +194,7 @@ impl RetryPolicy {
             let Some(pause) = pause else {
                 return Err(error);
             };
+            self.instruments.repeated(&error);
             tokio::time::sleep(pause).await;
             attempt += 1;
         }
@@ -258,9 +263,18 @@ impl RetryPolicy {
                         ticket: Some(ticket),
                     });
                 }
-                Admission::Wait => ended.await,
-                Admission::WaitUntil(until) => tokio::time::sleep_until(until).await,
-                Admission::Outage { why } => return Err(outage(why)),
+                Admission::Wait => {
+                    let _counted = self.instruments.wait();
+                    ended.await;
+                }
+                Admission::WaitUntil(until) => {
+                    let _counted = self.instruments.wait();
+                    tokio::time::sleep_until(until).await;
+                }
+                Admission::Outage { why } => {
+                    self.instruments.not_sent.add(1);
+                    return Err(outage(why));
+                }
             }
         }
     }

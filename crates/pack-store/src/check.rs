@@ -29,8 +29,7 @@ pub enum NoPiece {
 impl PackStore {
     /// Whether other tasks fetch frames or put packs at this moment.
     pub fn is_busy(&self) -> bool {
-        self.fetches.available_permits() < self.fetch_places
-            || self.puts.available_permits() < self.put_places
+        self.fetches.are_in_use() || self.puts.are_in_use()
     }
 
     /// Bytes of a pack, not verified. Takes no turn of readers, and ignores the disk cache.

@@ -37,6 +37,7 @@ use forebay_disk_cache::{FrameCache, Shape};
 
 pub use forebay_disk_cache::{FrameKey, MAX_DISK_CACHE, MIN_DISK_CACHE};
 use forebay_environment::{Randomness, draw};
+use forebay_metrics::{Samples, Source, Value, table};
 use parking_lot::Mutex;
 
 use crate::tier::Tier;
@@ -222,6 +223,15 @@ impl Tier for DiskCache {
         if !matches!(sent, Some(Ok(()))) {
             shared.waiting.fetch_sub(bytes, Ordering::Relaxed);
         }
+    }
+}
+
+impl Source for DiskCache {
+    fn collect(&self, samples: &mut Samples) {
+        let waiting = self.shared.waiting.load(Ordering::Relaxed);
+        let waiting = Value::Gauge(waiting as f64);
+        samples.add(&table::DISK_CACHE_WAITING, [], waiting);
+        self.shared.frames.collect(samples);
     }
 }
 

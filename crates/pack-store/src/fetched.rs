@@ -19,6 +19,15 @@ pub enum FetchError {
     Damaged(String),
 }
 
+/// Where a frame was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FetchedFrom {
+    /// In the disk cache.
+    DiskCache,
+    /// In the bucket.
+    Bucket,
+}
+
 /// A fetched frame. Its memory is counted until it is dropped.
 #[derive(Debug)]
 pub struct Fetched {
@@ -26,6 +35,7 @@ pub struct Fetched {
     /// Its bytes in memory that block buffers may keep; none if they must copy them.
     arrived: Option<Arrived>,
     _lease: Option<Lease>,
+    from: FetchedFrom,
 }
 
 impl Fetched {
@@ -35,6 +45,7 @@ impl Fetched {
         frame: Frame,
         arrived: Option<&Arrived>,
         mut lease: Option<Lease>,
+        from: FetchedFrom,
     ) -> Arc<Fetched> {
         if let Some(lease) = &mut lease {
             let over = lease.bytes().saturating_sub(frame.data.len() as u64);
@@ -49,7 +60,13 @@ impl Fetched {
             frame,
             arrived,
             _lease: lease,
+            from,
         })
+    }
+
+    /// Where it was found.
+    pub fn from(&self) -> FetchedFrom {
+        self.from
     }
 
     /// The bytes of a range of the block whose map contains `address`, which must be the address of this frame.

@@ -17,7 +17,7 @@ use forebay_types::BlockKey;
 use object_store::path::Path;
 
 use crate::disk_tier::FrameKey;
-use crate::fetched::{FetchError, Fetched};
+use crate::fetched::{FetchError, Fetched, FetchedFrom};
 use crate::runs::{Outcome, Run, Stored, ask};
 use crate::store::{ATTEMPTS, PackStore};
 
@@ -128,7 +128,8 @@ impl PackStore {
                 Ok(frame) => {
                     tier.was_right();
                     self.keep(key, &stored, place);
-                    return Some(Fetched::new(frame, Some(&arrived), lease));
+                    let from = FetchedFrom::DiskCache;
+                    return Some(Fetched::new(frame, Some(&arrived), lease, from));
                 }
                 Err(error) => tier.was_damaged(key, &error),
             }
@@ -187,14 +188,14 @@ impl PackStore {
             };
             let (got, leases) = match &window {
                 None => {
-                    let _permit = self.fetches.acquire().await;
-                    // Only after the permit: a fetch that waits for its turn takes no memory.
+                    let _place = self.fetches.take().await;
+                    // Only in its place: a fetch that waits for its turn takes no memory.
                     let leases = self.leases(frames, &lease);
                     (self.get_range(&location, range.clone()).await?, leases)
                 }
                 Some(window) => {
                     let got = window.part(&range, |range| async {
-                        let _permit = self.fetches.acquire().await;
+                        let _place = self.fetches.take().await;
                         let _lease = lease(range.end - range.start);
                         self.get_range(&location, range).await
                     });
@@ -212,7 +213,8 @@ impl PackStore {
                 outcomes.push(match opened {
                     Ok(frame) => {
                         self.keep(tier_key(reference), &stored, self.tiers.len());
-                        Ok(Fetched::new(frame, arrived.as_ref(), lease))
+                        let from = FetchedFrom::Bucket;
+                        Ok(Fetched::new(frame, arrived.as_ref(), lease, from))
                     }
                     Err(error) => {
                         if error.is_worth_another_fetch() && attempt < ATTEMPTS {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use forebay_environment::Randomness;
 use forebay_meta::FrameAddress;
+use forebay_metrics::{Samples, Source, Value, table};
 use forebay_object::{Fault, UnansweredTry};
 use forebay_pack::header::FRAME_HEADER_LEN;
 use forebay_pack::{
@@ -21,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::disk_tier::DiskCache;
 use crate::fetched::FetchError;
+use crate::places::Places;
 use crate::runs::{Fetching, Stored};
 use crate::tier::Tier;
 use crate::window::Windows;
@@ -47,11 +49,8 @@ pub struct PackStore {
     pub(crate) keys: PackKeys,
     pub(crate) fetching: Mutex<Fetching>,
     pub(crate) windows: Windows,
-    pub(crate) fetches: Semaphore,
-    /// Permits of `fetches` when nothing is being fetched.
-    pub(crate) fetch_places: usize,
-    pub(crate) puts: Semaphore,
-    pub(crate) put_places: usize,
+    pub(crate) fetches: Places,
+    pub(crate) puts: Places,
     /// Options for putting packs: storage class and tags.
     put_options: PutOptions,
     prefetches: Semaphore,
@@ -77,17 +76,14 @@ impl PackStore {
         uploads: usize,
         random: Arc<dyn Randomness>,
     ) -> PackStore {
-        let (fetch_places, put_places) = (parallel.max(1) + READERS_OWN, uploads.max(1));
         PackStore {
             store,
             root,
             keys,
             fetching: Mutex::default(),
             windows: Windows::default(),
-            fetches: Semaphore::new(fetch_places),
-            fetch_places,
-            puts: Semaphore::new(put_places),
-            put_places,
+            fetches: Places::new(parallel.max(1) + READERS_OWN),
+            puts: Places::new(uploads.max(1)),
             put_options: PutOptions::default(),
             prefetches: Semaphore::new(parallel.max(1)),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
@@ -172,7 +168,7 @@ impl PackStore {
     /// Puts a pack into the bucket, when it is its turn. Returns whether an attempt that was never answered may put
     /// it there again later; an attempt that ends with an error may do so too.
     pub async fn put(&self, pack: PackId, bytes: Bytes) -> object_store::Result<bool> {
-        let _permit = self.puts.acquire().await;
+        let _place = self.puts.take().await;
         let payload = PutPayload::from_bytes(bytes);
         let put = self
             .store
@@ -257,6 +253,23 @@ impl PackStore {
         match self.store.delete(&self.location(pack)).await {
             Err(object_store::Error::NotFound { .. }) => Ok(()),
             result => result,
+        }
+    }
+}
+
+impl Source for PackStore {
+    fn collect(&self, samples: &mut Samples) {
+        let prefetches = MAX_WAITING.saturating_sub(self.waiting.available_permits());
+        for (queue, length) in [
+            ("uploads", self.puts.waiting()),
+            ("fetches", self.fetches.waiting()),
+            ("prefetches", prefetches as u64),
+        ] {
+            let length = Value::Gauge(length as f64);
+            samples.add(&table::QUEUE, [queue.into()], length);
+        }
+        if let Some(disk) = &self.disk {
+            disk.collect(samples);
         }
     }
 }

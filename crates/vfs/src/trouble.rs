@@ -1,14 +1,17 @@
 //! Counts of the calls that wait, and of the clients that the front end refuses.
 //!
 //! Code that makes a call wait holds a [`Waiting`] meanwhile; code that refuses a client calls
-//! [`Troubles::refused`]. The cost is two additions; no clock is read. The task that reads the counts periodically
-//! decides how long a trouble lasts, and which messages to log about it.
+//! [`Troubles::refused`]. The cost of a refusal is two additions, and that of a wait two readings of the clock more. The
+//! task that reads the counts periodically decides how long a trouble lasts, and which messages to log about it.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use forebay_metrics::{Histogram, Samples, Source, Value, table};
 
 /// Declares the kinds of trouble, and [`Trouble::ALL`] with all of them.
 macro_rules! troubles {
@@ -46,17 +49,38 @@ troubles! {
 
 const KINDS: usize = Trouble::ALL.len();
 
+/// The kinds for which calls wait, with their names in metrics.
+const WAITS: [(Trouble, &str); 4] = [
+    (Trouble::LogFull, "log"),
+    (Trouble::MemoryFull, "memory"),
+    (Trouble::NamesFull, "names"),
+    (Trouble::Bucket, "bucket"),
+];
+
 /// Counts of all kinds of trouble.
 #[derive(Debug, Default)]
 pub struct Troubles {
     counters: [Counter; KINDS],
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counter {
     waiting: AtomicU64,
     total: AtomicU64,
+    /// Times of the waits that are over.
+    times: Histogram,
     client: Mutex<Option<IpAddr>>,
+}
+
+impl Default for Counter {
+    fn default() -> Counter {
+        Counter {
+            waiting: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            times: Histogram::of_times(),
+            client: Mutex::default(),
+        }
+    }
 }
 
 /// The counts of one kind.
@@ -76,7 +100,10 @@ impl Troubles {
         let counter = self.of(kind);
         counter.total.fetch_add(1, Ordering::Relaxed);
         counter.waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting(counter)
+        Waiting {
+            counter,
+            since: Instant::now(),
+        }
     }
 
     /// Runs `work`, and counts it as waiting from the first poll that does not complete it.
@@ -139,11 +166,26 @@ impl Counts {
 /// Counts a waiting call, until the wait ends or is cancelled.
 #[derive(Debug)]
 #[must_use]
-pub struct Waiting<'a>(&'a Counter);
+pub struct Waiting<'a> {
+    counter: &'a Counter,
+    since: Instant,
+}
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.counter.times.observe_time(self.since.elapsed());
+        self.counter.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Source for Troubles {
+    fn collect(&self, samples: &mut Samples) {
+        for (kind, name) in WAITS {
+            let counter = self.of(kind);
+            let waiting = counter.waiting.load(Ordering::Relaxed) as f64;
+            samples.add(&table::WAITING_CALLS, [name.into()], Value::Gauge(waiting));
+            samples.histogram_of(&table::WAIT_DURATION, name, &counter.times);
+        }
     }
 }
 
@@ -171,6 +213,21 @@ mod tests {
         {
             assert_eq!(troubles.counts(*kind), Counts::default(), "{kind:?}");
         }
+    }
+
+    #[test]
+    fn waits_are_observed_when_they_end() {
+        let troubles = Troubles::default();
+        let first = troubles.wait(Trouble::LogFull);
+        let _second = troubles.wait(Trouble::LogFull);
+        drop(first);
+        troubles.refused(Trouble::MountPort, [127, 0, 0, 1].into());
+        let samples = Samples::of([&troubles as &dyn Source]);
+        assert_eq!(samples.number("waiting_calls", &["log"]), Some(1.0));
+        assert_eq!(samples.number("wait_duration_seconds", &["log"]), Some(1.0));
+        assert_eq!(samples.number("waiting_calls", &["bucket"]), Some(0.0));
+        assert_eq!(samples.number("wait_duration_seconds", &["bucket"]), None);
+        assert_eq!(samples.iter().count(), 5);
     }
 
     #[test]

@@ -24,14 +24,15 @@
 //! record would cut it off at recovery. Data that must survive a power cut must be **durable**.
 //!
 //! The log has no async runtime: callers wait with plain futures, and two threads of the log do the flushing and the
-//! preparing. It has no clock either, with one exception: the syncer thread waits, for a fraction of a millisecond,
-//! until the tasks that it has woken come back.
+//! preparing. It has no clock either, with one exception: the syncer thread measures its flushes, and waits, for a
+//! fraction of a millisecond, until the tasks that it has woken come back.
 
 #![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 mod archiving;
 mod error;
 mod inspect;
+mod instruments;
 mod layout;
 mod log_files;
 mod map;
@@ -54,6 +55,7 @@ pub use inspect::{
     Counts, Ending, Gap, GapReason, Inspection, KeptLog, Label, LockedRecord, LogReader, Piece,
     SegmentSummary, Summary,
 };
+pub use instruments::Instruments;
 pub use layout::RecordKind;
 pub use log_files::LogFiles;
 pub use options::Options;

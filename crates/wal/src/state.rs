@@ -73,6 +73,8 @@ pub(crate) struct State {
     pub(crate) gathering: Option<usize>,
     /// The syncer is flushing segments that begin below this.
     pub(crate) flushing_below: Option<Lsn>,
+    /// How many of the appends the flushes so far have tried to write.
+    pub(crate) flushed_appends: u64,
     /// The preparer is working.
     pub(crate) preparing: bool,
     /// A restart is under way: the preparer does nothing.
@@ -98,6 +100,9 @@ pub(crate) struct Flush {
     pub(crate) upto: Lsn,
     /// The ranges to write, in order.
     pub(crate) parts: Vec<(Arc<SegmentMap>, Range<usize>)>,
+    /// The number of records, and of their bytes, that no earlier flush has tried to write.
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
 }
 
 /// A place in the log that one append fills.
@@ -336,7 +341,15 @@ impl State {
             parts.push((unwritten.share(), start..segment.position(end)));
         }
         self.flushing_below = Some(upto);
-        Flush { upto, parts }
+        // Those in flight are not complete, or have one before them that is not.
+        let complete = self.stats.appends - self.in_flight.appends.len() as u64;
+        let records = complete - std::mem::replace(&mut self.flushed_appends, complete);
+        Flush {
+            upto,
+            parts,
+            records,
+            bytes: upto.0 - from.0,
+        }
     }
 
     /// Records the outcome of a flush.

@@ -17,6 +17,7 @@ use forebay_types::{Lsn, bounded_u32, to_usize};
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::{AppendError, LogFailed, OpenError};
+use crate::instruments::Instruments;
 use crate::layout::{RecordKind, record_bytes};
 use crate::position::Position;
 use crate::state::{Closing, RecordPlace, Reserved, State};
@@ -89,6 +90,7 @@ impl Wal {
             syncer: Condvar::new(),
             preparer: Condvar::new(),
             settled: Condvar::new(),
+            instruments: Instruments::default(),
         });
         preparer::work_off(&shared);
         {
@@ -242,6 +244,11 @@ impl Wal {
     /// Counters since the log was opened.
     pub fn stats(&self) -> Stats {
         self.shared.state.lock().stats.clone()
+    }
+
+    /// The times and sizes of its flushes.
+    pub fn instruments(&self) -> &Instruments {
+        &self.shared.instruments
     }
 
     /// Why the log is poisoned, if it is. [`Wal::restart`] clears it.

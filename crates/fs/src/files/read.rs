@@ -15,6 +15,7 @@ use futures_util::{StreamExt, stream};
 
 use super::Files;
 use super::data::writable;
+use super::read_bytes::Fetches;
 use crate::state::{FetchPlan, Node, NodeState, by_block};
 
 /// How often a read plans its fetches again because the file changed meanwhile, before it makes the client try again.
@@ -59,6 +60,7 @@ impl Files {
                 let (wanted, eof) = within(state, offset, count);
                 let stream = self.go_ahead(&node, state, wanted);
                 if let Some(data) = state.blocks.lend(wanted) {
+                    self.read_bytes.in_memory(wanted.len());
                     return Ok(ReadReply {
                         data,
                         eof,
@@ -76,6 +78,7 @@ impl Files {
                         start: wanted.start,
                         eof,
                         attributes,
+                        fetches: Fetches::default(),
                     },
                     missing,
                     plan,
@@ -89,6 +92,9 @@ impl Files {
                 .await?;
             drop(waiting);
             if is_whole {
+                let missing = missing.iter().map(|range| range.len()).sum();
+                let all = reply.data.len() as u64;
+                self.read_bytes.fetched(all, missing, reply.fetches);
                 return Ok(ReadReply {
                     data: Pieces::from_iter([Bytes::from(reply.data)]),
                     eof: reply.eof,
@@ -116,6 +122,7 @@ impl Files {
         let data = state.blocks.lend(wanted)?;
         let attributes = node.attributes(state);
         self.go_ahead(&node, state, wanted);
+        self.read_bytes.in_memory(wanted.len());
         Some(ReadReply {
             data,
             eof,
@@ -284,6 +291,7 @@ impl Files {
                 let at = to_usize(block.start() + range.start - reply.start);
                 let to = reply.data.get_mut(at..at + from.len()).ok_or(Error::Io)?;
                 to.copy_from_slice(from);
+                reply.fetches.add(frame.from(), range.len());
             }
         }
         // The rest of the frame costs nothing: keep all of it that is still valid, if there is room without delaying
@@ -474,6 +482,7 @@ pub(crate) struct Reply {
     start: u64,
     eof: bool,
     attributes: forebay_vfs::Attributes,
+    fetches: Fetches,
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_meta::VolumeDescriptor;
 use forebay_meta::log_record::DataHeader;
+use forebay_metrics::{Samples, Source, Value};
 use forebay_types::{BlockIndex, BlockKey, Inode, PackId};
 use object_store::ObjectStoreExt;
 
@@ -160,6 +161,20 @@ async fn a_bucket_that_does_not_answer_is_waited_out() {
     publishing.await.unwrap().unwrap();
     assert_eq!(scene.world.trouble.current(), None);
     assert_eq!(scene.packs().await, 1);
+    let samples = Samples::of([&scene.publisher.times as &dyn Source]);
+    let seconds = |name, labels: &[&str]| {
+        let mut samples = samples.iter();
+        let sample = samples.find(|it| it.family.name == name && it.labels == labels);
+        match sample.map(|sample| &sample.value) {
+            Some(Value::Histogram(times)) => (times.count(), times.sum() >= 600.0),
+            other => panic!("{name}: {other:?}"),
+        }
+    };
+    assert_eq!(seconds("checkpoint_duration_seconds", &[]), (1, true));
+    let stage = "checkpoint_stage_duration_seconds";
+    // Its addresses were known at once; the metadata had to wait for the pack.
+    assert_eq!(seconds(stage, &["uploading"]), (1, false));
+    assert_eq!(seconds(stage, &["publishing"]), (1, true));
 }
 
 #[tokio::test(start_paused = true)]

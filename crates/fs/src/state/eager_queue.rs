@@ -59,6 +59,11 @@ impl EagerUploads {
             || self.waiting.lock().len() >= self.blocks_of_pack
     }
 
+    /// Number of blocks that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.lock().len()
+    }
+
     /// Takes as many blocks as fill a pack; `None` if there are fewer.
     pub(crate) fn take_group(&self) -> Option<Vec<(Arc<Node>, BlockIndex)>> {
         let mut waiting = self.waiting.lock();

@@ -1,5 +1,7 @@
 //! Requests that carry bodies over a link with a limit.
 
+use forebay_metrics::{Samples, Source};
+use futures_util::FutureExt;
 use tokio::time::timeout;
 
 use super::*;
@@ -68,4 +70,80 @@ async fn a_body_has_its_place_on_the_link_until_its_request_has_ended() {
     drop(end);
     pack.await.unwrap().unwrap();
     assert!(timeout(10 * SECOND, next).await.is_ok());
+}
+
+fn answer(status: u16, code: &str) -> object_store::Error {
+    let words = crate::s3::error::Words {
+        status,
+        code: Some(code),
+        ..Default::default()
+    };
+    crate::s3::error::sorted("a", words)
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeats_are_counted_by_their_reasons() {
+    let policy = Arc::new(RetryPolicy::new(RetrySettings::default(), None));
+    let health = Health {
+        policy: Arc::clone(&policy),
+    };
+    for (first, second) in [
+        (answer(503, "SlowDown"), hung(SECOND)),
+        (answer(500, "InternalError"), answer(503, "SlowDown")),
+    ] {
+        let mut answers = vec![Ok(7), Err(second), Err(first)];
+        let next = || {
+            let answer = answers.pop().unwrap();
+            async move { answer }
+        };
+        let got = policy.run(Kind::Read, Repeat::Freely, Body::Nothing, next);
+        assert_eq!(got.await.unwrap(), 7);
+    }
+    // A refusal is not repeated.
+    let refused = || async { Err::<(), _>(answer(403, "AccessDenied")) };
+    let got = policy.run(Kind::Read, Repeat::Freely, Body::Nothing, refused);
+    got.await.unwrap_err();
+    let samples = Samples::of([&health as &dyn Source]);
+    let of = |reason| samples.number("store_retries", &[reason]);
+    assert_eq!(of("throttled"), Some(2.0));
+    assert_eq!(of("timeout"), Some(1.0));
+    assert_eq!(of("failed"), Some(1.0));
+    assert_eq!(of("connection"), Some(0.0));
+    assert_eq!(samples.number("store_not_sent", &[]), Some(0.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_are_not_sent_and_those_that_wait_are_counted() {
+    let (policy, _link) = recovering();
+    let health = Health {
+        policy: Arc::clone(&policy),
+    };
+    let number = |name| Samples::of([&health as &dyn Source]).number(name, &[]);
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let request = async move {
+        let _ = ended.await;
+        Err::<(), _>(hung(SECOND))
+    };
+    let ask = |request| {
+        let policy = Arc::clone(&policy);
+        async move {
+            policy
+                .once(Kind::Change, false, Body::Nothing, request)
+                .await
+        }
+    };
+    // One request goes at a time.
+    let first = tokio::spawn(ask(request.boxed()));
+    tokio::time::sleep(SECOND / 10).await;
+    let second = tokio::spawn(ask(async { Err(hung(SECOND)) }.boxed()));
+    tokio::time::sleep(SECOND / 10).await;
+    assert_eq!(number("store_requests_waiting"), Some(1.0));
+    end.send(()).unwrap();
+    first.await.unwrap().unwrap_err();
+    second.await.unwrap().unwrap_err();
+    assert_eq!(number("store_requests_waiting"), Some(0.0));
+    for _ in 0..10 {
+        ask(async { Err(hung(SECOND)) }.boxed()).await.unwrap_err();
+    }
+    assert!(number("store_not_sent") > Some(0.0));
 }

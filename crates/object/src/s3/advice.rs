@@ -11,7 +11,7 @@ use crate::Fault;
 
 pub use answers::ANSWERS;
 pub use failures::FAILURES;
-pub(super) use failures::{Stage, failure};
+pub(super) use failures::{SILENT, Stage, failure};
 
 /// The program's own reaction to an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -40,6 +40,16 @@ impl S3Error {
         self.row.kind
     }
 
+    /// Whether the server has answered with an error.
+    pub(crate) fn is_answer(&self) -> bool {
+        self.row.status > 0
+    }
+
+    /// Whether there was no answer in time.
+    pub(crate) fn is_silence(&self) -> bool {
+        self.row.code == advice::SILENT.code
+    }
+
     /// The pause that the server asks for (Retry-After), if any.
     pub(crate) fn after(&self) -> Option<Duration> {
         self.after

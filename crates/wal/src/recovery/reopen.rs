@@ -115,6 +115,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         numbers,
         gathering: None,
         flushing_below: None,
+        flushed_appends: 0,
         preparing: false,
         restarting: false,
         recycle_below: Lsn::ZERO,

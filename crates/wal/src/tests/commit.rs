@@ -1,6 +1,7 @@
 //! Flushes: as few as possible, and none that does not keep its promise.
 
 use super::*;
+use forebay_metrics::{Samples, Source, Value};
 
 #[test]
 fn many_waiters_share_one_flush() {
@@ -30,6 +31,20 @@ fn many_waiters_share_one_flush() {
         }
         assert_eq!(storage.flushes(), 2);
         assert_eq!((wal.stats().flushes, wal.stats().flush_waiters), (2, 65));
+        let samples = Samples::of([wal.instruments() as &dyn Source]);
+        let number = |name, labels: &[&str]| samples.number(name, labels);
+        assert_eq!(number("log_flush_duration_seconds", &["ok"]), Some(2.0));
+        assert_eq!(number("log_flush_duration_seconds", &["failed"]), None);
+        let sum = |name| {
+            let mut found = samples.iter().filter(|sample| sample.family.name == name);
+            match found.next().map(|sample| &sample.value) {
+                Some(Value::Histogram(observed)) => (observed.count(), observed.sum()),
+                other => panic!("{name}: {other:?}"),
+            }
+        };
+        assert_eq!(sum("log_flush_records"), (2, 65.0));
+        let bytes = wal.stats().appended_bytes as f64;
+        assert_eq!(sum("log_flush_bytes"), (2, bytes));
     });
 }
 

@@ -8,6 +8,7 @@ use std::task::Waker;
 use forebay_seal::Sealing;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::instruments::Instruments;
 use crate::position::Position;
 use crate::state::{Closing, State};
 use crate::storage::Storage;
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(super) preparer: Condvar,
     /// Notified when an event has happened that a restart waits for.
     pub(super) settled: Condvar,
+    pub(super) instruments: Instruments,
 }
 
 impl Shared {

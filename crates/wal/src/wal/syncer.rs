@@ -37,9 +37,9 @@ pub(super) fn run(shared: &Shared) {
                 continue;
             }
         }
-        let began = Instant::now();
-        expected = flush(shared, state);
-        delay = (began.elapsed() / DELAY_DIVISOR).min(MAX_DELAY);
+        let flushed = flush(shared, state);
+        expected = flushed.waiters;
+        delay = (flushed.time / DELAY_DIVISOR).min(MAX_DELAY);
     }
 }
 
@@ -65,9 +65,21 @@ pub(super) fn turn(shared: &Shared) -> bool {
     due
 }
 
-/// Flushes, and returns the number of tasks that waited for it or wait at its end.
-fn flush(shared: &Shared, mut state: MutexGuard<'_, State>) -> usize {
-    let Flush { upto, parts } = state.begin_flush();
+/// A flush that is over.
+struct Flushed {
+    /// The number of tasks that waited for it or wait at its end.
+    waiters: usize,
+    time: Duration,
+}
+
+fn flush(shared: &Shared, mut state: MutexGuard<'_, State>) -> Flushed {
+    let began = Instant::now();
+    let Flush {
+        upto,
+        parts,
+        records,
+        bytes,
+    } = state.begin_flush();
     drop(state);
 
     // In log order, so that a later segment's header is never ahead of the records that it claims.
@@ -76,6 +88,10 @@ fn flush(shared: &Shared, mut state: MutexGuard<'_, State>) -> usize {
         .try_for_each(|(map, range)| map.flush(range.clone()));
     // Before recycling, which takes over maps that have no other owner.
     drop(parts);
+    match outcome {
+        Ok(()) => shared.instruments.flushed(began.elapsed(), records, bytes),
+        Err(_) => shared.instruments.failed(began.elapsed()),
+    }
 
     let (unmap, waiters) = shared.change(|state, due| {
         let waiters = state.for_durable.count();
@@ -84,7 +100,10 @@ fn flush(shared: &Shared, mut state: MutexGuard<'_, State>) -> usize {
     });
     drop(unmap);
     shared.preparer.notify_one();
-    waiters
+    Flushed {
+        waiters,
+        time: began.elapsed(),
+    }
 }
 
 #[cfg(test)]

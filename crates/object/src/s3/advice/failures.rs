@@ -64,7 +64,7 @@ const BROKEN: Advice = row(
     "check the network, and the log of the server or of the proxy before it; https:// to a port without TLS ends like this as \
      well (AWS_ENDPOINT_URL)",
 );
-const SILENT: Advice = row(
+pub(in crate::s3) const SILENT: Advice = row(
     "no answer in time",
     Kind::Again,
     Fault::Unreachable,
