@@ -1,4 +1,4 @@
-//! The control socket: connects `forebay flush`, `status`, `exports`, `events`, `quota`, `scrub` and `gc` with a
+//! The control socket: connects `forebay flush`, `status`, `exports`, `events`, `top`, `quota`, `scrub` and `gc` with a
 //! running gateway.
 //!
 //! A gateway listens on a Unix socket in its `data_dir`. A connection carries one request and one
@@ -11,6 +11,7 @@
 //! {"command":{"quota":"list"}}\n  ->      {"quota":[{"path":"/home", ...}]}\n
 //! {"command":{"scrub":"status"}}\n -> {"scrub":{"packs":12, ...}}\n
 //! {"command":{"gc":"rewrite"}}\n   -> {"gc":{"running":true, ...}}\n
+//! {"command":{"live":{"after":0}}}\n -> {"live":{"interval_seconds":2.0, ...}}\n
 //! {"command":{"events":{"after":0}}}\n -> {"events":[{"number":1, ...}]}\n
 //! {"command":{"events":{"after":0,"follow":true}}}\n -> {"event":{"number":1, ...}}\n{"lost":12}\n{"event": ...
 //! anything else               ->      {"error":"..."}\n
@@ -31,6 +32,7 @@ mod folder_lock;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gc;
+mod live;
 mod message;
 mod quota;
 mod scrub;
@@ -41,13 +43,17 @@ mod status;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use crate::live::Live;
 use crate::metrics::Metrics;
 
-pub use client::{ClientError, events, exports, flush, follow_events, gc, quota, scrub, status};
+pub use client::{
+    ClientError, events, exports, flush, follow_events, gc, live, quota, scrub, status,
+};
 pub use events::{EventsRequest, Followed};
 pub use exports::ExportStatus;
 pub use folder_lock::FolderError;
 pub use gc::{GcOrder, GcReport};
+pub use live::LiveRequest;
 pub use quota::{QuotaLimit, QuotaReport, QuotaRequest, QuotaTable};
 pub use scrub::{
     DamageState, DamagedFrame, LastScrub, ScrubReport, ScrubRequest, ScrubRound, ScrubbedPack,
@@ -86,6 +92,9 @@ pub trait Control: Send + Sync + 'static {
 
     /// The rules for the next call of each client. Answers at once.
     fn exports(&self) -> impl Future<Output = Vec<ExportStatus>> + Send;
+
+    /// The last ten minutes: the points with a sequence number above `after`, and tables of now. Answers at once.
+    fn live(&self, after: u64) -> impl Future<Output = Live> + Send;
 
     /// The registry of its metrics.
     fn metrics(&self) -> Metrics;

@@ -22,6 +22,7 @@ use crate::config::{self, Config, LogMode};
 use crate::credentials::Credentials;
 use crate::exports;
 use crate::fit;
+use crate::live::Recorder;
 use crate::locks::{lock_config, register_with_rpcbind};
 use crate::metrics::Metrics;
 use crate::new_volume::NewVolume;
@@ -123,6 +124,7 @@ pub struct NfsGateway {
     /// The registration with rpcbind, if there is one.
     registration: Mutex<Option<Registration>>,
     metrics: Metrics,
+    recorder: Recorder,
 }
 
 impl NfsGateway {
@@ -277,6 +279,7 @@ impl NfsGateway {
             server: Mutex::new(Some(server)),
             watcher,
             registration: Mutex::new(registration),
+            recorder: Recorder::new(metrics.clone()),
             metrics,
         })
     }
@@ -427,7 +430,10 @@ impl Gateway for NfsGateway {
     }
 
     async fn watch(&self) {
-        self.watcher.clone().run().await;
+        tokio::select! {
+            () = self.watcher.clone().run() => {}
+            () = self.recorder.run() => {}
+        }
     }
 
     async fn failed(&self) -> Failure {

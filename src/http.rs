@@ -7,6 +7,7 @@
 //! GET  /health/ready    200 while it owns the volume and serves, else 503; the body says why
 //! GET  /metrics         for Prometheus
 //! GET  /api/v1/events   the latest messages, and further ones as they come
+//! GET  /api/v1/live     the last ten minutes, and what clients and files do now
 //! GET  /api/v1/status, clients, exports, quotas, log, requests, config, scrub, gc
 //! POST /api/v1/flush, scrub, gc                             with the token of `admin_token`
 //! ```
@@ -230,6 +231,7 @@ fn router<C: Control>(admin: Arc<Admin<C>>) -> Router {
         .route("/health/ready", get(health::ready::<C>))
         .route("/metrics", get(metrics::scrape::<C>))
         .route("/api/v1/status", get(api::status::<C>))
+        .route("/api/v1/live", get(api::live::<C>))
         .route("/api/v1/clients", get(metrics::clients::<C>))
         .route("/api/v1/exports", get(api::exports::<C>))
         .route("/api/v1/quotas", get(api::quotas::<C>))

@@ -14,6 +14,7 @@
 //! * [`salvage`]: `forebay salvage`, for a volume whose metadata are lost.
 //! * [`kept_logs`]: `forebay log`.
 //! * [`keys`]: `forebay keys`, which changes the key ring of a sealed volume.
+//! * [`live`]: the last ten minutes, for `forebay top` and the page.
 //! * [`local_users`]: denies other users of this machine access to files and memory of a gateway.
 //! * [`new_volume`]: whether a volume may be made where none exists.
 //! * [`logging`]: the program's messages, on standard error.
@@ -39,6 +40,7 @@ pub mod health;
 pub mod http;
 pub mod kept_logs;
 pub mod keys;
+pub mod live;
 pub mod local_users;
 mod locks;
 pub mod logging;

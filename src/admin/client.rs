@@ -9,13 +9,14 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
+use crate::live::Live;
 use crate::logging::Event;
 use crate::taken_over;
 
 use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
 use super::{
-    EventsRequest, ExportStatus, FlushReport, Followed, GcOrder, GcReport, QuotaReport,
-    QuotaRequest, ScrubReport, ScrubRequest, Status, folder_lock,
+    EventsRequest, ExportStatus, FlushReport, Followed, GcOrder, GcReport, LiveRequest,
+    QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Status, folder_lock,
 };
 
 /// How long a gateway may take to report its status.
@@ -85,6 +86,19 @@ pub enum ClientError {
 pub async fn status(data_dir: &Path) -> Result<Status, ClientError> {
     match ask(data_dir, Command::Status, Some(STATUS_TIMEOUT)).await? {
         Reply::Status(status) => Ok(*status),
+        other => Err(unexpected(data_dir, other)),
+    }
+}
+
+/// Requests the last ten minutes of the gateway that uses `data_dir`: points with a sequence number above `after`, and
+/// the tables.
+///
+/// # Errors
+/// As for [`status`].
+pub async fn live(data_dir: &Path, after: u64) -> Result<Live, ClientError> {
+    let command = Command::Live(LiveRequest { after });
+    match ask(data_dir, command, Some(STATUS_TIMEOUT)).await? {
+        Reply::Live(live) => Ok(*live),
         other => Err(unexpected(data_dir, other)),
     }
 }
@@ -289,6 +303,7 @@ fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
         Reply::Exports(_)
         | Reply::Flush(_)
         | Reply::Status(_)
+        | Reply::Live(_)
         | Reply::Quota(_)
         | Reply::Scrub(_)
         | Reply::Gc(_)

@@ -5,11 +5,12 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::live::Live;
 use crate::logging::Event;
 
 use super::{
-    EventsRequest, ExportStatus, FlushReport, GcOrder, GcReport, QuotaReport, QuotaRequest,
-    ScrubReport, ScrubRequest, Status,
+    EventsRequest, ExportStatus, FlushReport, GcOrder, GcReport, LiveRequest, QuotaReport,
+    QuotaRequest, ScrubReport, ScrubRequest, Status,
 };
 
 /// A client's message. Unknown fields are refused, not ignored.
@@ -30,6 +31,7 @@ pub(super) enum Command {
     Scrub(ScrubRequest),
     Gc(GcOrder),
     Events(EventsRequest),
+    Live(LiveRequest),
 }
 
 /// A gateway's reply.
@@ -43,6 +45,7 @@ pub(super) enum Reply {
     Scrub(Box<ScrubReport>),
     Gc(GcReport),
     Events(Vec<Event>),
+    Live(Box<Live>),
     /// The next one for a follower.
     Event(Box<Event>),
     /// The number of events that a follower has missed, since it read too slowly.

@@ -202,6 +202,7 @@ async fn answer<C: Control>(
             Ok(report) => Reply::Scrub(Box::new(report)),
             Err(problem) => Reply::Error(problem),
         },
+        Command::Live(request) => Reply::Live(Box::new(control.live(request.after).await)),
         Command::Gc(order) => match control.gc(order).await {
             Ok(report) => Reply::Gc(report),
             Err(problem) => Reply::Error(problem),

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::health::{Health, Problem, State};
+use crate::live::{BucketFlow, FileRow, Flow, Limits, Live, Point};
 use crate::watch::Wait;
 
 mod followers;
@@ -113,6 +114,50 @@ pub(crate) fn some_status() -> Status {
     }
 }
 
+pub(crate) fn some_live(after: u64) -> Live {
+    let point = |sequence| Point {
+        sequence,
+        time: 1_790_000_000.0 + sequence as f64,
+        reads: Flow {
+            calls_per_second: 500.0,
+            bytes_per_second: Some(2_048_000.0),
+            median_seconds: Some(0.000_1),
+            p99_seconds: None,
+        },
+        writes: Flow::default(),
+        names: Flow::default(),
+        errors_per_second: 0.0,
+        bucket: BucketFlow::default(),
+        log_bytes: 32e6,
+        memory_bytes: 1e6,
+        names_bytes: 0.0,
+        disk_cache_bytes: 0.0,
+        dirty_bytes: 4000.0,
+        unpublished_bytes: 4904.0,
+        unpublished_age_seconds: 1.25,
+        health: State::Degraded,
+    };
+    let mut live = Live {
+        interval_seconds: 2.0,
+        time: 1_790_000_010.0,
+        limits: Limits {
+            log_bytes: Some(4e9),
+            ..Limits::default()
+        },
+        series: (1..=3).map(point).collect(),
+        files: vec![FileRow {
+            path: Some("/home/\\n".to_owned()),
+            fileid: 7,
+            calls_per_second: 500.0,
+            read_bytes_per_second: 2_048_000.0,
+            written_bytes_per_second: 0.0,
+        }],
+        ..Live::default()
+    };
+    live.leave_out(after);
+    live
+}
+
 pub(crate) fn some_quota() -> QuotaReport {
     QuotaReport {
         path: "/home\n/ann".to_owned(),
@@ -148,6 +193,10 @@ pub(crate) fn export() -> ExportStatus {
 }
 
 impl Control for Fake {
+    async fn live(&self, after: u64) -> crate::live::Live {
+        some_live(after)
+    }
+
     fn metrics(&self) -> crate::metrics::Metrics {
         crate::metrics::Metrics::new(Vec::new())
     }
@@ -279,6 +328,8 @@ async fn questions_and_orders_reach_the_gateway() {
     let dir = tempfile::tempdir().unwrap();
     let (fake, _server) = start(dir.path(), Fake::default());
     assert_eq!(status(dir.path()).await.unwrap(), some_status());
+    assert_eq!(live(dir.path(), 0).await.unwrap(), some_live(0));
+    assert_eq!(live(dir.path(), 2).await.unwrap(), some_live(2));
     let exports = exports(dir.path()).await.unwrap();
     assert_eq!(exports, [export()]);
     assert_eq!(
@@ -313,6 +364,8 @@ async fn while_the_volume_is_opened_status_says_how_far_and_orders_wait() {
     opened.send_replace(Some(fake));
     assert_eq!(flushing.await.unwrap().unwrap(), REPORT);
     assert_eq!(status(dir.path()).await.unwrap(), some_status());
+    assert_eq!(live(dir.path(), 0).await.unwrap(), some_live(0));
+    assert_eq!(live(dir.path(), 2).await.unwrap(), some_live(2));
 }
 
 #[tokio::test]
@@ -386,6 +439,8 @@ async fn status_is_answered_while_as_many_flushes_wait_as_may() {
     };
     assert!(refused.contains("16 other requests wait"), "{refused}");
     assert_eq!(status(dir.path()).await.unwrap(), some_status());
+    assert_eq!(live(dir.path(), 0).await.unwrap(), some_live(0));
+    assert_eq!(live(dir.path(), 2).await.unwrap(), some_live(2));
     for flush in waiting {
         while !flush.is_finished() {
             fake.let_go.notify_waiters();
@@ -449,6 +504,8 @@ async fn nonsense_is_answered_with_an_error() {
         "{reply}"
     );
     assert_eq!(status(dir.path()).await.unwrap(), some_status());
+    assert_eq!(live(dir.path(), 0).await.unwrap(), some_live(0));
+    assert_eq!(live(dir.path(), 2).await.unwrap(), some_live(2));
 }
 
 #[tokio::test]
@@ -469,6 +526,8 @@ async fn a_second_gateway_is_refused_and_the_first_goes_on() {
     assert!(matches!(error, FolderError::InUse(_)), "{error}");
     assert!(error.to_string().contains("--data-dir"), "{error}");
     assert_eq!(status(dir.path()).await.unwrap(), some_status());
+    assert_eq!(live(dir.path(), 0).await.unwrap(), some_live(0));
+    assert_eq!(live(dir.path(), 2).await.unwrap(), some_live(2));
 }
 
 #[tokio::test]
@@ -494,6 +553,8 @@ async fn the_socket_of_a_killed_gateway_is_named_and_replaced() {
     assert!(error.to_string().contains("was killed"), "{error}");
     let (_fake, _server) = start(dir.path(), Fake::default());
     assert_eq!(status(dir.path()).await.unwrap(), some_status());
+    assert_eq!(live(dir.path(), 0).await.unwrap(), some_live(0));
+    assert_eq!(live(dir.path(), 2).await.unwrap(), some_live(2));
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use crate::admin::{
 };
 use crate::exports;
 use crate::health::Health;
+use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::scrub;
 use crate::watch;
@@ -38,6 +39,10 @@ impl Control for NfsGateway {
 
     fn metrics(&self) -> Metrics {
         self.metrics.clone()
+    }
+
+    async fn live(&self, after: u64) -> Live {
+        self.recorder.live(after)
     }
 
     async fn status(&self) -> Status {

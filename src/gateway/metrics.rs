@@ -134,6 +134,7 @@ fn add_reduction(status: &Status, samples: &mut Samples) {
         gauge(samples, &table::DEDUP_KNOWN, dedup.known_frames);
     }
     if let Some(cache) = &status.disk_cache {
+        gauge(samples, &table::DISK_CACHE, cache.used_bytes);
         gauge(samples, &table::DISK_CACHE_LIMIT, cache.limit_bytes);
         for (result, frames) in [
             ("hit", cache.hits),

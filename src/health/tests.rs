@@ -34,6 +34,7 @@ pub(crate) fn well() -> Status {
             stored_bytes: 0,
         },
         disk_cache: Some(DiskCacheStatus {
+            used_bytes: 0,
             limit_bytes: 1 << 30,
             hits: 0,
             misses: 0,

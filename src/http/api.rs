@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
 use axum::response::Response;
 use forebay_salvage::logs;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::reply::{self, Refusal};
@@ -17,6 +20,28 @@ type Answer = Result<Response, Refusal>;
 pub(super) async fn status<C: Control>(State(admin): State<Arc<Admin<C>>>) -> Answer {
     let gateway = admin.opened()?;
     Ok(reply::ok(&*admin.status(&*gateway).await))
+}
+
+/// A request for the last ten minutes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct LiveQuery {
+    /// Only points with a sequence number above this.
+    after: u64,
+}
+
+/// The last ten minutes as a series, and what clients, procedures, requests and files do now.
+pub(super) async fn live<C: Control>(
+    State(admin): State<Arc<Admin<C>>>,
+    query: Result<Query<LiveQuery>, QueryRejection>,
+) -> Answer {
+    let Query(LiveQuery { after }) =
+        query.map_err(|bad| Refusal::new(StatusCode::BAD_REQUEST, bad.body_text()))?;
+    let gateway = admin.opened()?;
+    let live = admin.live.get(async { gateway.live(0).await }).await;
+    let mut live = (*live).clone();
+    live.leave_out(after);
+    reply::list(&live, &admin.large)
 }
 
 /// As `forebay exports --json`.

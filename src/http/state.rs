@@ -15,6 +15,7 @@ use super::reply::Refusal;
 use super::shared::Shared;
 use super::{Limits, Server, Stopping};
 use crate::admin::{Control, ExportStatus, QuotaReport, QuotaRequest, Status};
+use crate::live::Live;
 
 /// Requests per second that are answered at all.
 const REQUESTS_PER_SECOND: u32 = 500;
@@ -47,6 +48,8 @@ pub(super) struct Admin<C> {
     status: Shared<Status>,
     exports: Shared<Vec<ExportStatus>>,
     quotas: Shared<Result<Vec<QuotaReport>, String>>,
+    /// The last ten minutes.
+    pub(super) live: Shared<Live>,
     /// The archived logs.
     pub(super) logs: Shared<Vec<ArchivedLog>>,
     /// The metrics in the format of Prometheus.
@@ -82,6 +85,7 @@ impl<C: Control> Admin<C> {
             status: Shared::new(ANSWERS_PER_SECOND),
             exports: Shared::new(ANSWERS_PER_SECOND),
             quotas: Shared::new(ANSWERS_PER_SECOND),
+            live: Shared::new(ANSWERS_PER_SECOND),
             logs: Shared::new(ANSWERS_PER_SECOND),
             text: Shared::new(ANSWERS_PER_SECOND),
             open_metrics: Shared::new(ANSWERS_PER_SECOND),

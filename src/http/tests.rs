@@ -17,7 +17,9 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::admin::tests::{REPORT, export, some_gc, some_quota, some_scrub, some_status};
+use crate::admin::tests::{
+    REPORT, export, some_gc, some_live, some_quota, some_scrub, some_status,
+};
 use crate::admin::{
     ExportStatus, FlushReport, GcOrder, GcReport, QuotaReport, QuotaRequest, ScrubReport,
     ScrubRequest, Status,
@@ -62,6 +64,10 @@ impl Fake {
 }
 
 impl Control for Fake {
+    async fn live(&self, after: u64) -> crate::live::Live {
+        some_live(after)
+    }
+
     fn metrics(&self) -> crate::metrics::Metrics {
         crate::metrics::Metrics::new(Vec::new())
     }
@@ -346,6 +352,15 @@ async fn the_state_is_shown_with_the_names_of_the_commands() {
         serde_json::to_value(some_gc()).unwrap()
     );
     // HEAD has no body.
+    let live = site.get("/api/v1/live").await.is(200);
+    assert_eq!(live, json!(some_live(0)));
+    let live = site.get("/api/v1/live?after=2").await.is(200);
+    assert_eq!(live, json!(some_live(2)));
+    assert_eq!(live["series"][0]["sequence"], 3);
+    for query in ["after=x", "after=-1", "before=2"] {
+        let answer = site.get(&format!("/api/v1/live?{query}")).await;
+        answer.refuses(400, "query");
+    }
     let head = site.ask("HEAD /api/v1/status", &[], "").await;
     assert_eq!(head.status(), 200);
     assert!(head.0.ends_with("\r\n\r\n"), "{head:?}");

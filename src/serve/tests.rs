@@ -32,6 +32,13 @@ struct Fake {
 }
 
 impl Control for Fake {
+    async fn live(&self, after: u64) -> crate::live::Live {
+        crate::live::Live {
+            time: after as f64,
+            ..Default::default()
+        }
+    }
+
     fn metrics(&self) -> crate::metrics::Metrics {
         crate::metrics::Metrics::new(Vec::new())
     }

@@ -16,6 +16,7 @@ mod full_disk;
 mod gc;
 mod kms;
 mod life;
+mod live;
 mod local_users;
 mod messages;
 mod metrics;

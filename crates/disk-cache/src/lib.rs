@@ -40,6 +40,7 @@ mod table;
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use forebay_metrics::{Counter, Samples, Source, table as families};
@@ -122,6 +123,8 @@ pub struct FrameCache {
     /// Frames that were dropped to make room, and their bytes.
     evictions: Counter,
     evicted_bytes: Counter,
+    /// As the table had it after the last change.
+    used: AtomicU64,
 }
 
 impl FrameCache {
@@ -142,11 +145,17 @@ impl FrameCache {
         let table = Table::new(shape.region_bytes, found);
         Ok(FrameCache {
             files,
+            used: table.used_bytes().into(),
             table: Mutex::new(table),
             writing: Mutex::default(),
             evictions: Counter::default(),
             evicted_bytes: Counter::default(),
         })
+    }
+
+    /// Bytes of disk with frames that were written and not replaced yet. Takes no lock.
+    pub fn used_bytes(&self) -> u64 {
+        self.used.load(Relaxed)
     }
 
     /// Whether the frame is cached. Does not wait for the disk.
@@ -194,7 +203,10 @@ impl FrameCache {
             let appended = file.append(&entries, salt);
             let mut table = self.table.lock();
             match appended {
-                Ok(()) => table.add(&entries),
+                Ok(()) => {
+                    table.add(&entries);
+                    self.used.store(table.used_bytes(), Relaxed);
+                }
                 Err(error) => {
                     table.take_back(&entries);
                     return Err(error);

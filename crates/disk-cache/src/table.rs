@@ -146,6 +146,12 @@ impl Table {
         region.is_some_and(|region| region.life.salt == place.salt)
     }
 
+    /// Bytes of all regions that are in use, up to the end of their last frame.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        let used = self.regions.iter().filter(|region| region.life != EMPTY);
+        used.map(|region| region.end).sum()
+    }
+
     /// Removes the frame. Returns `true` if an earlier run had written it.
     pub(crate) fn forget(&mut self, key: &FrameKey) -> bool {
         self.slots.remove(key).is_some_and(|slot| slot.earlier)

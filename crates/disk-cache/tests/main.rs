@@ -120,7 +120,11 @@ const REGIONS: u32 = 16;
 fn the_oldest_make_room_region_by_region() {
     let disk = Disk::new();
     let cache = disk.open();
+    assert_eq!(cache.used_bytes(), 0);
     put(&cache, 0..OF_A_REGION * REGIONS, MIB);
+    let used = cache.used_bytes();
+    let frames = u64::from(OF_A_REGION * REGIONS) * MIB as u64;
+    assert!((frames..frames + frames / 100).contains(&used), "{used}");
     assert!((0..OF_A_REGION * REGIONS).all(|n| cache.has(key(n))));
     put(&cache, [9999], MIB);
     for n in 0..OF_A_REGION * REGIONS {
@@ -131,10 +135,14 @@ fn the_oldest_make_room_region_by_region() {
     assert_eq!(dropped("evictions"), Some(f64::from(OF_A_REGION)));
     let bytes = (OF_A_REGION as usize * MIB) as f64;
     assert_eq!(dropped("evicted_bytes"), Some(bytes));
+    // The oldest region has one frame now.
+    assert!(cache.used_bytes() < used);
+    let used = cache.used_bytes();
     // A restart keeps the order.
     cache.close().unwrap();
     drop(cache);
     let cache = disk.open();
+    assert_eq!(cache.used_bytes(), used);
     put(&cache, 10_000..10_000 + OF_A_REGION, MIB);
     for n in 0..OF_A_REGION * REGIONS {
         assert_eq!(cache.has(key(n)), n >= 2 * OF_A_REGION, "frame {n}");

@@ -117,6 +117,51 @@ impl Observed {
             (bound, *count)
         })
     }
+
+    /// Adds the observations of another histogram with the same bounds.
+    pub fn add(&mut self, other: &Observed) {
+        for (count, more) in self.buckets.iter_mut().zip(&other.buckets) {
+            *count += more;
+        }
+        self.sum = self.sum.wrapping_add(other.sum);
+    }
+
+    /// The observations since `before`, an earlier state of the same histogram. All of them if it has begun anew
+    /// since, that is, if a bucket has fewer than before.
+    pub fn since(&self, before: &Observed) -> Observed {
+        let pairs = || self.buckets.iter().zip(&before.buckets);
+        if pairs().any(|(now, before)| now < before) {
+            return self.clone();
+        }
+        Observed {
+            buckets: pairs().map(|(now, before)| now - before).collect(),
+            sum: self.sum.wrapping_sub(before.sum),
+            ..*self
+        }
+    }
+
+    /// The value below which this part of the observations lies, from 0 to 1: exact to a bucket, and within it as if
+    /// its observations were spread evenly. The last bound if it lies above that. `None` without observations.
+    pub fn quantile(&self, part: f64) -> Option<f64> {
+        let count = self.count();
+        if count == 0 {
+            return None;
+        }
+        let rank = part.clamp(0.0, 1.0) * count as f64;
+        let (mut below, mut lower) = (0.0, 0.0);
+        for (bound, in_bucket) in self.buckets() {
+            let in_bucket = in_bucket as f64;
+            if in_bucket > 0.0 && below + in_bucket >= rank {
+                return Some(match bound.is_finite() {
+                    true => lower + (bound - lower) * ((rank - below) / in_bucket),
+                    false => lower,
+                });
+            }
+            below += in_bucket;
+            lower = bound;
+        }
+        Some(lower)
+    }
 }
 
 #[cfg(test)]
@@ -150,6 +195,43 @@ mod tests {
         assert_eq!(buckets[..3], [(1.0, 2), (2.0, 0), (5.0, 1)]);
         assert_eq!(buckets[21..], [(1e7, 0), (f64::INFINITY, 1)]);
         assert_eq!(observed.sum(), 20_000_004.0);
+    }
+
+    fn observed(millis: &[u64]) -> Observed {
+        let times = Histogram::of_times();
+        for time in millis {
+            times.observe_time(Duration::from_millis(*time));
+        }
+        times.observed()
+    }
+
+    #[test]
+    fn quantiles_lie_within_their_bucket() {
+        assert_eq!(observed(&[]).quantile(0.5), None);
+        // All in the bucket from 2 to 5 ms.
+        let all = observed(&[3, 3, 3, 3]);
+        assert_eq!(all.quantile(0.0), Some(0.002));
+        assert_eq!(all.quantile(0.5), Some(0.003_5));
+        assert_eq!(all.quantile(1.0), Some(0.005));
+        let two = observed(&[1, 1, 1, 40]);
+        assert_eq!(two.quantile(0.75), Some(0.001));
+        assert_eq!(two.quantile(0.99), Some(0.02 + 0.03 * 0.96));
+        // There is no bound above.
+        assert_eq!(observed(&[200_000]).quantile(0.5), Some(100.0));
+    }
+
+    #[test]
+    fn the_difference_of_two_states_has_the_observations_between_them() {
+        let (before, after) = (observed(&[3, 3, 200_000]), observed(&[3, 3, 200_000, 40]));
+        let between = after.since(&before);
+        assert_eq!(between, observed(&[40]));
+        assert_eq!(between.sum(), 0.04);
+        assert_eq!(after.since(&after).quantile(0.5), None);
+        // It has begun anew.
+        assert_eq!(observed(&[3]).since(&before), observed(&[3]));
+        let mut both = before.clone();
+        both.add(&between);
+        assert_eq!(both, after);
     }
 
     #[test]

@@ -110,8 +110,10 @@ families! {
         "Bytes of file data that were not uploaded, because the volume had them already.";
     DEDUP_KNOWN: Gauge, "dedup_known_frames", None, [],
         "Frames that deduplication can find by their content.";
+    DISK_CACHE: Gauge, "disk_cache_bytes", Bytes, [],
+        "Bytes of frames that have been written to the disk cache and not replaced yet.";
     DISK_CACHE_LIMIT: Gauge, "disk_cache_limit_bytes", Bytes, [],
-        "Bytes of disk that the disk cache uses.";
+        "Bytes of disk that the disk cache uses, all of them from the start.";
     DISK_CACHE_READS: Counter, "disk_cache_reads", None, ["result"],
         "Frames that the disk cache was asked for, also to read ahead: `hit`, `miss`, or `damaged` (there, damaged, and fetched from the bucket).";
     DISK_CACHE_WAITING: Gauge, "disk_cache_waiting_bytes", Bytes, [],
@@ -142,6 +144,10 @@ families! {
         "Bytes received from NFS clients, with all headers.";
     NFS_SENT: Counter, "nfs_sent_bytes", Bytes, [],
         "Bytes sent to NFS clients, with all headers.";
+    NFS_READ: Counter, "nfs_read_bytes", Bytes, [],
+        "Bytes of file data in the replies to READ.";
+    NFS_WRITTEN: Counter, "nfs_written_bytes", Bytes, [],
+        "Bytes of file data that WRITE has accepted.";
     NFS_CONNECTIONS: Gauge, "nfs_connections", None, [],
         "Open connections.";
     NFS_CONNECTIONS_ACCEPTED: Counter, "nfs_connections_accepted", None, [],

@@ -408,6 +408,7 @@ async fn lock<F: FileSystem>(
     let request = nlm::Request {
         nfs: nfs3::Request {
             handles: &engine.handles,
+            metrics: &engine.metrics,
             exports: &session.exports,
             client: &session.client,
             claimed: caller,

@@ -58,6 +58,7 @@ impl<F: FileSystem> Connected<F> {
             session,
             request: nfs3::Request {
                 handles: &session.engine.handles,
+                metrics: &session.engine.metrics,
                 exports: &session.exports,
                 client: &session.client,
                 claimed,

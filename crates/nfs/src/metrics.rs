@@ -46,6 +46,8 @@ instruments! {
     tls_handshakes_failed: Counter, counter, NFS_TLS_HANDSHAKES_FAILED;
     received_bytes: Counter, counter, NFS_RECEIVED;
     sent_bytes: Counter, counter, NFS_SENT;
+    read_bytes: Counter, counter, NFS_READ;
+    written_bytes: Counter, counter, NFS_WRITTEN;
     calls_waiting: Gauge, gauge, NFS_CALLS_WAITING;
     calls_denied: Counter, counter, NFS_CALLS_DENIED;
     calls_garbage: Counter, counter, NFS_CALLS_GARBAGE;

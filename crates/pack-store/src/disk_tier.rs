@@ -52,6 +52,8 @@ const BATCH: u64 = 4 << 20;
 pub struct DiskCacheStatus {
     /// Bytes of disk space.
     pub limit_bytes: u64,
+    /// Bytes of it with frames that were written and not replaced yet.
+    pub used_bytes: u64,
     /// Number of frames that were read from it.
     pub hits: u64,
     /// Number of frames that it did not have.
@@ -149,6 +151,7 @@ impl DiskCache {
     pub fn status(&self) -> DiskCacheStatus {
         DiskCacheStatus {
             limit_bytes: self.limit_bytes,
+            used_bytes: self.shared.frames.used_bytes(),
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
             damaged: self.damaged.load(Ordering::Relaxed),

@@ -31,6 +31,7 @@ impl<F: FileSystem> Session<F> {
     pub(super) fn request(&self, procedure: u32, claimed: Credential) -> nfs3::Request<'_, F> {
         nfs3::Request {
             handles: &self.engine.handles,
+            metrics: &self.engine.metrics,
             exports: &self.exports,
             client: &self.client,
             claimed: claimed.of_client(self.client.id),

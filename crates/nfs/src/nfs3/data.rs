@@ -59,6 +59,7 @@ pub(super) fn read_in_memory<F: FileSystem>(
 
 fn answer_read<F>(request: &Request<'_, F>, read: ReadReply, reply: &mut Reply) {
     let bytes: usize = read.data.iter().map(|piece| piece.len()).sum();
+    request.metrics.read_bytes.add(bytes as u64);
     let mut results = reply.results();
     results.status(Status::OK);
     results.post_op(request.handles, Some(&read.attributes));
@@ -104,6 +105,7 @@ pub(super) async fn write<F: FileSystem>(
     };
     match result.await {
         Ok(written) => {
+            request.metrics.written_bytes.add(u64::from(written.count));
             let mut results = reply.results();
             results.status(Status::OK);
             results.change(request.handles, &written.change);

@@ -10,11 +10,13 @@ use super::Status;
 use crate::Rule;
 use crate::exports::{Client, Exports, Grant};
 use crate::handle::{BadHandle, HANDLE_BYTES, Handles, Named};
+use crate::metrics::Metrics;
 use crate::rpc::Credential;
 
 /// Context of a call: the file system, the caller and its client.
 pub(crate) struct Request<'a, F> {
     pub(crate) handles: &'a Handles,
+    pub(crate) metrics: &'a Metrics,
     pub(crate) exports: &'a Exports<F>,
     pub(crate) client: &'a Client,
     /// The caller as the call claims; [`Request::identity`] is authoritative.
