@@ -97,6 +97,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::config::Inputs;
 
     #[test]
     fn a_token_is_one_line_that_only_its_owner_can_read() {
@@ -126,5 +127,27 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let missing = read_token(&path).err().unwrap();
         assert!(missing.contains("put the file there"), "{missing}");
+    }
+
+    #[test]
+    fn a_change_does_not_take_tls_from_an_address_that_others_reach() {
+        let dir = tempfile::tempdir().unwrap();
+        let inputs = Inputs {
+            flags: vec![("data_dir", dir.path().display().to_string())],
+            file: None,
+            variables: Vec::new(),
+            system_file: "/nonexistent".into(),
+            is_root: false,
+        };
+        // Its own admin_listen is on the loopback.
+        let config = Config::load(&inputs).unwrap();
+        let load = |listen: &str| Access::load(&config, &config, listen.parse().unwrap());
+        for loopback in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+            assert!(load(loopback).is_ok(), "{loopback}");
+        }
+        for listen in ["192.0.2.1", "0.0.0.0", "::", "2001:db8::1"] {
+            let error = load(listen).unwrap_err();
+            assert!(error.contains("needs TLS"), "{error}");
+        }
     }
 }
