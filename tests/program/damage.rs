@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::metrics::ADMIN;
+use crate::metrics::{ADMIN, Scrape};
 use crate::support::nfs::{IO, NOENT};
 use crate::support::signs::Signs;
 use crate::support::{Place, refused};
@@ -76,6 +76,8 @@ fn a_damaged_pack_is_an_error_of_its_files_and_no_others() {
         message: "damaged",
     };
     signs.are_seen(&gateway);
+    let errors = Scrape::of(&gateway).value("nfs_errors_total{status=\"NFS3ERR_IO\"}");
+    assert!(errors > 0.0);
     assert_eq!(gateway.client().get("sound").unwrap(), b"these will not");
     // The log names the object.
     let name = pack.file_name().unwrap().to_str().unwrap();

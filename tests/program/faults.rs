@@ -23,7 +23,9 @@ fn a_bucket_that_is_away_is_seen_until_it_is_back() {
         message: "the bucket does not answer",
     };
     signs.are_seen(&gateway);
-    assert!(Scrape::of(&gateway).value("unpublished_bytes") > 0.0);
+    let scrape = Scrape::of(&gateway);
+    assert!(scrape.value("unpublished_bytes") > 0.0);
+    assert!(scrape.sum("store_retries_total") > 0.0);
     away.bring_back();
     gateway.flush();
     let scrape = Scrape::of(&gateway);

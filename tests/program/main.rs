@@ -20,6 +20,7 @@ mod live;
 mod local_users;
 mod messages;
 mod metrics;
+mod monitoring;
 mod new_volume;
 mod quota;
 mod s3;

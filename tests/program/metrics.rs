@@ -6,7 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::admin_http::{address, text};
-use crate::support::s3_proxy::Proxy;
+use crate::support::nfs::Stable;
+use crate::support::s3_proxy::{Fault, Proxy};
 use crate::support::s3_server::S3Server;
 use crate::support::{Gateway, Place, TIMEOUT};
 
@@ -51,6 +52,81 @@ pub(crate) fn calls(procedure: &str, outcome: &str) -> String {
 pub(crate) fn requests(method: &str, cause: &str, outcome: &str) -> String {
     let name = "store_request_duration_seconds_count";
     format!("{name}{{method=\"{method}\",cause=\"{cause}\",outcome=\"{outcome}\"}}")
+}
+
+#[test]
+fn flushes_of_the_log_and_checkpoints_are_counted() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &[ADMIN, "--checkpoint-interval=1h"]);
+    let mut client = gateway.client();
+    let root = client.mount();
+    let file = client.create(&root, b"file");
+    let before = Scrape::of(&gateway);
+    for at in 0..5 {
+        let written = client.write(&file, at * 100, &[7; 100], Stable::FileSync);
+        written.unwrap();
+    }
+    let after = Scrape::of(&gateway);
+    let grown = |name: &str| after.value(name) - before.value(name);
+    // One client that waits for each write: a flush, and a record, for each.
+    let flushes = "log_flush_duration_seconds_count{outcome=\"ok\"}";
+    assert_eq!(grown(flushes), 5.0);
+    assert_eq!(grown("log_flush_records_count"), 5.0);
+    assert_eq!(grown("log_flush_records_sum"), 5.0);
+    assert_eq!(grown("log_flush_bytes_sum"), grown("durable_lsn"));
+    assert!(grown("log_flush_bytes_sum") > 500.0);
+
+    gateway.flush();
+    let published = Scrape::of(&gateway);
+    let grown = |name: &str| published.value(name) - after.value(name);
+    assert_eq!(grown("checkpoint_duration_seconds_count"), 1.0);
+    for stage in ["uploading", "publishing"] {
+        let name = format!("checkpoint_stage_duration_seconds_count{{stage=\"{stage}\"}}");
+        assert_eq!(grown(&name), 1.0);
+    }
+    assert_eq!(published.sum("queue_length"), 0.0);
+    assert_eq!(published.sum("waiting_calls"), 0.0);
+    gateway.stop_cleanly();
+}
+
+/// Bytes of answered READs from memory, disk cache, bucket and holes.
+fn read_bytes(scrape: &Scrape) -> [f64; 4] {
+    ["memory", "disk_cache", "bucket", "hole"]
+        .map(|tier| scrape.value(&format!("read_bytes_total{{tier=\"{tier}\"}}")))
+}
+
+#[test]
+fn reads_are_counted_by_the_tier_that_had_their_bytes() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &[ADMIN]);
+    let mut client = gateway.client();
+    client.put("file", &[7; 300_000]);
+    client.get("file").unwrap();
+    assert_eq!(
+        read_bytes(&Scrape::of(&gateway)),
+        [300_000.0, 0.0, 0.0, 0.0]
+    );
+    let root = client.mount();
+    let sparse = client.create(&root, b"sparse");
+    let end = client.write(&sparse, 1_000_000, b"end", Stable::FileSync);
+    end.unwrap();
+    gateway.stop_cleanly();
+
+    // Nothing is in memory any more.
+    let gateway = place.serve_with("data", &[ADMIN]);
+    let mut client = gateway.client();
+    client.get("file").unwrap();
+    let [memory, disk_cache, bucket, hole] = read_bytes(&Scrape::of(&gateway));
+    assert_eq!((memory + bucket, disk_cache, hole), (300_000.0, 0.0, 0.0));
+    assert!(bucket > 0.0);
+    client.get("file").unwrap();
+    let again = read_bytes(&Scrape::of(&gateway));
+    assert_eq!(again, [memory + 300_000.0, 0.0, bucket, 0.0]);
+    client.get("sparse").unwrap();
+    let with_hole = read_bytes(&Scrape::of(&gateway));
+    assert_eq!(with_hole[3], 1_000_000.0);
+    assert_eq!(with_hole.iter().sum::<f64>(), 600_000.0 + 1_000_003.0);
+    gateway.stop_cleanly();
 }
 
 #[test]
@@ -121,6 +197,53 @@ fn every_family_of_a_scrape_is_in_the_documentation() {
     }
     assert!(seen > 30, "{seen}");
     gateway.stop_cleanly();
+}
+
+/// Puts a file through a proxy that does this to the first pack, and flushes; the scrape after that.
+fn after(fault: Fault) -> (Scrape, String) {
+    let server = S3Server::start();
+    let proxy = Proxy::start(server.endpoint(), 1);
+    let place = Place::new();
+    let flags = [
+        "--store=s3://bucket/faults".to_owned(),
+        format!("--data-dir={}", place.data_dir().display()),
+        "--listen=127.0.0.1:0".to_owned(),
+        ADMIN.to_owned(),
+    ];
+    let endpoint = proxy.endpoint();
+    let mut variables = server.variables();
+    for (name, value) in &mut variables {
+        if *name == "AWS_ENDPOINT_URL" {
+            *value = &endpoint;
+        }
+    }
+    let gateway = Gateway::start(&flags, &variables);
+    proxy.next("PUT", "/packs/", fault);
+    gateway.client().put("file", &[7; 300_000]);
+    gateway.flush();
+    assert_eq!(proxy.injected(fault), 1);
+    let scrape = Scrape::of(&gateway);
+    assert_eq!(scrape.value(&requests("put", "publish", "ok")), 1.0);
+    let messages = gateway.messages();
+    gateway.stop_cleanly();
+    (scrape, messages)
+}
+
+#[test]
+#[ignore = "needs the S3 server that FOREBAY_TEST_S3_SERVER names"]
+fn a_bucket_that_throttles_or_fails_is_told_by_outcomes_and_retries() {
+    for (fault, outcome, reason) in [
+        (Fault::SlowDown, "throttled", "throttled"),
+        (Fault::ServerError, "failed", "failed"),
+        (Fault::ResetRequest, "unanswered", "connection"),
+        (Fault::Stall, "unanswered", "timeout"),
+    ] {
+        let (scrape, messages) = after(fault);
+        let of_outcome = scrape.value(&requests("put", "publish", outcome));
+        let retries = scrape.value(&format!("store_retries_total{{reason=\"{reason}\"}}"));
+        assert_eq!((of_outcome, retries), (1.0, 1.0), "{fault:?}: {messages}");
+        assert_eq!(scrape.sum("store_retries_total"), 1.0, "{fault:?}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::metrics::ADMIN;
+use crate::metrics::{ADMIN, Scrape};
 use crate::support::nfs::{Client, Stable, Status};
 use crate::support::signs::Signs;
 use crate::support::{Gateway, Outcome, Place};
@@ -67,6 +67,12 @@ fn a_limit_is_reached(flags: &[&str], signs: Signs) {
         let wait = wait_for(&status, name);
         assert!(wait["total"].as_u64() > Some(0), "{wait}");
         signs.are_seen(&gateway);
+        // A call that has waited for a second is put off, and comes again.
+        let scrape = Scrape::of(&gateway);
+        let waits_for = name.trim_end_matches("_full");
+        let waits = format!("wait_duration_seconds_count{{for=\"{waits_for}\"}}");
+        assert!(scrape.value(&waits) > 0.0);
+        assert!(scrape.value("nfs_errors_total{status=\"NFS3ERR_JUKEBOX\"}") > 0.0);
         assert!(!writer.is_finished(), "the writer never waited");
         away.bring_back();
         writer.join().unwrap();
@@ -78,6 +84,7 @@ fn a_limit_is_reached(flags: &[&str], signs: Signs) {
         .find(|line| line.contains("ended after") && line.contains(says));
     let over = over.unwrap_or_else(|| panic!("{messages}"));
     assert!(over.contains("calls had to wait"), "{over}");
+    assert_eq!(Scrape::of(&gateway).sum("waiting_calls"), 0.0);
     assert!(gateway.client().get("file").unwrap() == data[..1 << 20]);
     gateway.stop_cleanly();
 }
@@ -122,13 +129,15 @@ fn a_client_in_no_export_is_refused_and_reported() {
     let file = place.path("forebay.toml");
     let text = "[[export]]\npath = \"/\"\nclients = [\"127.0.0.9\"]\n";
     fs::write(&file, text).unwrap();
-    let gateway = place.serve_with("data", &[&format!("--config={}", file.display())]);
+    let config = format!("--config={}", file.display());
+    let gateway = place.serve_with("data", &[&config, ADMIN]);
     let refused = gateway.client().mount_at("/");
     assert_eq!(refused.err(), Some(Status(13)), "ACCES");
     gateway.says(
         "mounts are refused, since no export includes the client's address; 1 since it began",
     );
     gateway.says("127.0.0.1");
+    assert_eq!(Scrape::of(&gateway).value("nfs_mounts_refused_total"), 1.0);
     // Only this client is affected.
     check(&gateway, 0);
     let wait = wait_for(&gateway.status(), "mounts_refused");

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use crate::common::{Bucket, Life, assert_bytes, pattern};
 use forebay_fs::{DiskCacheStatus, FsConfig, MIN_DISK_CACHE};
+use forebay_metrics::{Samples, Source};
 use forebay_types::Inode;
 use forebay_vfs::Stability;
 
@@ -39,6 +40,13 @@ fn read_all(life: &Life, inode: Inode) {
     assert_bytes(&life.read(inode, 0, FILE_BYTES), &pattern(1, FILE_BYTES));
 }
 
+/// Bytes of answered READs from memory, disk cache, bucket and holes.
+fn read_bytes(life: &Life) -> [f64; 4] {
+    let samples = Samples::of([&life.volume as &dyn Source]);
+    ["memory", "disk_cache", "bucket", "hole"]
+        .map(|tier| samples.number("read_bytes", &[tier]).unwrap())
+}
+
 /// The files of the cache.
 fn files(bucket: &Bucket) -> Vec<PathBuf> {
     let folder = bucket.local.path().join("cache");
@@ -55,6 +63,12 @@ fn fill(bucket: &Bucket, inode: Inode) {
     let status = cache(&life);
     assert_eq!((status.hits, status.damaged), (0, 0));
     assert!(status.misses >= 3, "three blocks: {status:?}");
+    let [memory, disk, fetched, hole] = read_bytes(&life);
+    assert_eq!(
+        (memory + fetched, disk, hole),
+        (FILE_BYTES as f64, 0.0, 0.0)
+    );
+    assert!(fetched > 0.0);
     life.stop();
 }
 
@@ -79,6 +93,12 @@ fn what_was_fetched_is_there_after_a_restart_without_the_bucket() {
     let status = cache(&life);
     assert_eq!((status.misses, status.damaged), (0, 0));
     assert!(status.hits >= 3, "{status:?}");
+    let [memory, disk, fetched, hole] = read_bytes(&life);
+    assert_eq!(
+        (memory + disk, fetched, hole),
+        (FILE_BYTES as f64, 0.0, 0.0)
+    );
+    assert!(disk > 0.0);
 }
 
 #[test]

@@ -1,0 +1,196 @@
+//! What `deploy/` has for Prometheus and Grafana fits the metrics of the program.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use forebay_metrics::{Family, Kind, table};
+use serde_json::Value;
+
+use crate::admin_http::{address, text};
+use crate::support::Place;
+use crate::support::nfs::Stable;
+
+const RULES: &str = "prometheus/forebay.rules.yml";
+const TESTS_OF_RULES: &str = "prometheus/forebay.rules.test.yml";
+const DASHBOARD: &str = "grafana/forebay.json";
+
+fn deploy(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("deploy")
+        .join(name)
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(deploy(name)).unwrap()
+}
+
+/// The names of metrics in a text.
+fn named(text: &str) -> BTreeSet<&str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = text.split(|c| !is_part(c));
+    words
+        .filter(|word| word.starts_with("forebay_") && *word != "forebay_")
+        .collect()
+}
+
+/// The names of the series of a family.
+fn series(family: &Family) -> Vec<String> {
+    let name = family.full_name();
+    match family.kind {
+        Kind::Counter | Kind::Gauge => vec![name],
+        Kind::Histogram => ["_bucket", "_sum", "_count"]
+            .map(|suffix| format!("{name}{suffix}"))
+            .into(),
+    }
+}
+
+#[test]
+fn rules_and_dashboard_name_metrics_that_there_are() {
+    let families = table::FAMILIES.iter();
+    let known: BTreeSet<String> = families.clone().flat_map(|family| series(family)).collect();
+    // Texts name a histogram without a suffix.
+    let families: BTreeSet<String> = families.map(|family| family.full_name()).collect();
+    for file in [RULES, TESTS_OF_RULES, DASHBOARD] {
+        let text = read(file);
+        let names = named(&text);
+        assert!(names.len() > 10, "{file}: {names:?}");
+        for name in names {
+            let is_known = known.contains(name) || families.contains(name);
+            assert!(is_known, "{file}: there is no metric {name}");
+        }
+    }
+    let mut found = Vec::new();
+    expressions(&serde_json::from_str(&read(DASHBOARD)).unwrap(), &mut found);
+    for name in found.iter().flat_map(|expression| named(expression)) {
+        assert!(known.contains(name), "there is no series {name}");
+    }
+}
+
+/// Selectors such as `forebay_read_bytes_total{tier="memory"}`: the name, and the names of the labels.
+fn selectors(text: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices('{') {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let before = &text[..at];
+        let name = &before[before.trim_end_matches(is_part).len()..];
+        let Some(end) = text[at..]
+            .find('}')
+            .filter(|_| name.starts_with("forebay_"))
+        else {
+            continue;
+        };
+        let matchers = text[at + 1..at + end].split(',');
+        let labels = matchers.filter_map(|matcher| {
+            let label = matcher.split(['=', '!']).next()?.trim();
+            (!label.is_empty()).then_some(label)
+        });
+        found.push((name, labels.collect()));
+    }
+    found
+}
+
+#[test]
+fn labels_in_rules_and_dashboard_are_those_of_the_table() {
+    let mut seen = 0;
+    for file in [RULES, TESTS_OF_RULES, DASHBOARD] {
+        let text = read(file);
+        for (name, labels) in selectors(&text) {
+            let mut families = table::FAMILIES.iter();
+            let family = families.find(|family| series(family).iter().any(|own| own == name));
+            let family = family.unwrap_or_else(|| panic!("{file}: {name}"));
+            for label in labels {
+                let is_own = family.labels.contains(&label)
+                    || matches!(label, "instance" | "job")
+                    || (label == "le" && family.kind == Kind::Histogram);
+                assert!(is_own, "{file}: {name} has no label {label}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 50, "{seen}");
+}
+
+/// The expressions of the dashboard's panels and annotations.
+fn expressions(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                match member {
+                    Value::String(text) if name == "expr" => found.push(text.clone()),
+                    member => expressions(member, found),
+                }
+            }
+        }
+        Value::Array(members) => members.iter().for_each(|one| expressions(one, found)),
+        _ => {}
+    }
+}
+
+/// Runs `promtool`, which must succeed and have nothing to say about `input`.
+#[track_caller]
+fn promtool(arguments: &[&str], input: &str) {
+    let mut child = Command::new("promtool")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool, which Debian has in the package prometheus");
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).unwrap();
+    drop(stdin);
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "promtool {arguments:?}: {said}");
+}
+
+#[test]
+#[ignore = "needs promtool; .ci/run runs it"]
+fn promtool_accepts_rules_and_expressions() {
+    promtool(&["check", "rules", deploy(RULES).to_str().unwrap()], "");
+    let tests = deploy(TESTS_OF_RULES);
+    promtool(&["test", "rules", tests.to_str().unwrap()], "");
+
+    // It reads rules, and no dashboards: each expression becomes one.
+    let mut found = Vec::new();
+    let dashboard: Value = serde_json::from_str(&read(DASHBOARD)).unwrap();
+    expressions(&dashboard, &mut found);
+    assert!(found.len() > 50, "{}", found.len());
+    let mut rules = String::from("groups:\n- name: dashboard\n  rules:\n");
+    for (number, expression) in found.iter().enumerate() {
+        let expression = expression
+            .replace("$__rate_interval", "5m")
+            .replace("$__interval", "5m");
+        let quoted = Value::String(expression);
+        rules += &format!("  - {{record: \"panel:{number}\", expr: {quoted}}}\n");
+    }
+    let place = Place::new();
+    let file = place.path("dashboard.yml");
+    fs::write(&file, rules).unwrap();
+    promtool(&["check", "rules", file.to_str().unwrap()], "");
+}
+
+#[test]
+#[ignore = "needs promtool; .ci/run runs it"]
+fn promtool_accepts_a_scrape() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &["--admin-listen=127.0.0.1:0"]);
+    // All kinds of instruments have values, those with labels included.
+    let mut client = gateway.client();
+    client.put("file", &[7; 3_000_000]);
+    client.get("file").unwrap();
+    client.get("missing").unwrap_err();
+    let root = client.mount();
+    let file = client.lookup(&root, b"file").unwrap();
+    client.write(&file, 5, b"stable", Stable::FileSync).unwrap();
+    gateway.flush();
+    let scrape = text(&address(&gateway), "/metrics");
+    for needed in ["_bucket{", "_sum", "client=\"127.0.0.1\"", "status=\"NFS3"] {
+        assert!(scrape.contains(needed), "{needed}\n{scrape}");
+    }
+    promtool(&["check", "metrics"], &scrape);
+    gateway.stop_cleanly();
+}
