@@ -253,9 +253,10 @@ impl NfsGateway {
             watcher: watcher.clone(),
             started,
         };
+        let calls = server.metrics();
         let metrics = Metrics::new(vec![
             Arc::new(state),
-            server.metrics(),
+            calls.clone(),
             store.requests,
             Arc::new(store.health),
         ]);
@@ -263,7 +264,6 @@ impl NfsGateway {
         // An error of the receiver means that the sender was dropped, which is a stop as well.
         let server = tokio::spawn(server.serve_until(async { stop.await.unwrap_or(DRAIN) }));
         Ok(NfsGateway {
-            volume,
             credentials: store.credentials,
             store_url: store.url,
             data_dir: config.data_dir.clone(),
@@ -279,7 +279,8 @@ impl NfsGateway {
             server: Mutex::new(Some(server)),
             watcher,
             registration: Mutex::new(registration),
-            recorder: Recorder::new(metrics.clone()),
+            recorder: Recorder::new(metrics.clone(), calls, volume.clone()),
+            volume,
             metrics,
         })
     }

@@ -22,10 +22,13 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use forebay_fs::Volume;
+use forebay_types::Inode;
 use parking_lot::Mutex;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 pub use answer::{
     BucketFlow, ClientRow, FileRow, Flow, Limits, Live, Point, ProcedureRow, RequestRow,
@@ -38,19 +41,26 @@ use state::State;
 /// The interval of points.
 pub const INTERVAL: Duration = Duration::from_secs(2);
 
+/// The time in which the paths of the busiest files are looked up.
+const FOR_PATHS: Duration = Duration::from_millis(250);
+
 /// Takes a point every [`INTERVAL`] while it runs.
 pub struct Recorder {
     started: Instant,
     metrics: Metrics,
+    calls: Arc<forebay_nfs::Metrics>,
+    volume: Volume,
     recent: Mutex<Recent>,
 }
 
 impl Recorder {
-    /// For a gateway with these metrics.
-    pub fn new(metrics: Metrics) -> Recorder {
+    /// For a gateway with these metrics, which has `volume` and counts its calls in `calls`.
+    pub fn new(metrics: Metrics, calls: Arc<forebay_nfs::Metrics>, volume: Volume) -> Recorder {
         Recorder {
             started: Instant::now(),
             metrics,
+            calls,
+            volume,
             recent: Mutex::default(),
         }
     }
@@ -61,14 +71,25 @@ impl Recorder {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let state = State::of(&self.metrics.samples(), self.started.elapsed(), unix_time());
+            let (samples, files) = (self.metrics.samples(), self.calls.busy_files());
+            let state = State::of(&samples, files, self.started.elapsed(), unix_time());
             self.recent.lock().add(state);
         }
     }
 
     /// The points with a sequence number above `after`, and the tables. All points if there is no such number yet.
-    pub fn live(&self, after: u64) -> Live {
-        self.recent.lock().answer(after, unix_time())
+    pub async fn live(&self, after: u64) -> Live {
+        let mut live = self.recent.lock().answer(after, unix_time());
+        let name = async {
+            for file in &mut live.files {
+                let path = self.volume.path_of(Inode(file.fileid)).await;
+                // As in messages: a name must not send control characters to a terminal.
+                file.path = path.map(|path| path.escape_ascii().to_string());
+            }
+        };
+        // The paths that are missing then appear in a later answer.
+        let _ = timeout(FOR_PATHS, name).await;
+        live
     }
 }
 

@@ -42,7 +42,7 @@ impl Control for NfsGateway {
     }
 
     async fn live(&self, after: u64) -> Live {
-        self.recorder.live(after)
+        self.recorder.live(after).await
     }
 
     async fn status(&self) -> Status {

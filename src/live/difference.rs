@@ -4,12 +4,16 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use forebay_metrics::Observed;
+use forebay_nfs::BusyFile;
 
-use super::answer::{BucketFlow, ClientRow, Flow, Live, Point, ProcedureRow, RequestRow};
+use super::answer::{BucketFlow, ClientRow, FileRow, Flow, Live, Point, ProcedureRow, RequestRow};
 use super::state::{Client, State, Times};
 
 /// Clients in an answer.
 const CLIENTS: usize = 100;
+
+/// Files in an answer.
+const FILES: usize = 20;
 
 /// The label of all clients that are not counted apart.
 const OTHER: &str = "other";
@@ -82,6 +86,7 @@ impl<'a> Difference<'a> {
         live.procedures
             .sort_by(|one, other| descending(one.calls_per_second, other.calls_per_second));
         live.requests = self.requests();
+        live.files = self.files();
     }
 
     /// The procedures that were called.
@@ -174,6 +179,34 @@ impl<'a> Difference<'a> {
         }
         rows.sort_by(|one, other| descending(one.calls_per_second, other.calls_per_second));
         rows.truncate(CLIENTS);
+        rows
+    }
+
+    /// The busiest files, without their paths.
+    fn files(&self) -> Vec<FileRow> {
+        let mut rows = Vec::new();
+        for (key, after) in &self.after.files {
+            let before = self.before.files.get(key);
+            let rate = |count: fn(&BusyFile) -> u64| {
+                self.rate(grown(before.map_or(0, count) as f64, count(after) as f64))
+            };
+            let row = FileRow {
+                path: None,
+                fileid: after.inode.0,
+                calls_per_second: rate(|file| file.calls),
+                read_bytes_per_second: rate(|file| file.read_bytes),
+                written_bytes_per_second: rate(|file| file.written_bytes),
+            };
+            if row.calls_per_second > 0.0 {
+                rows.push(row);
+            }
+        }
+        let busy = |row: &FileRow| {
+            let bytes = row.read_bytes_per_second + row.written_bytes_per_second;
+            bytes + row.calls_per_second
+        };
+        rows.sort_by(|one, other| descending(busy(one), busy(other)));
+        rows.truncate(FILES);
         rows
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use forebay_metrics::{Observed, Sample, Samples, Value, table};
+use forebay_nfs::BusyFile;
 
 use super::answer::Limits;
 use crate::health::State as HealthState;
@@ -80,16 +81,27 @@ pub(super) struct State {
     pub(super) written: f64,
     /// Calls with an error that an operator may want to know.
     pub(super) errors: f64,
+    /// The files with the most reads and writes, by inode number and place.
+    pub(super) files: BTreeMap<(u64, u64), BusyFile>,
     pub(super) levels: Levels,
     pub(super) limits: Limits,
 }
 
 impl State {
     /// The state with these values.
-    pub(super) fn of(samples: &Samples, at: Duration, time: f64) -> State {
+    pub(super) fn of(
+        samples: &Samples,
+        files: impl IntoIterator<Item = BusyFile>,
+        at: Duration,
+        time: f64,
+    ) -> State {
+        let files = files.into_iter();
         let mut state = State {
             at,
             time,
+            files: files
+                .map(|file| ((file.inode.0, file.place), file))
+                .collect(),
             ..State::default()
         };
         for sample in samples.iter() {

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use forebay_metrics::{Family, Histogram, Samples, Value, table};
+use forebay_nfs::BusyFile;
+use forebay_types::Inode;
 
 use super::recent::{POINTS, Recent, STATES};
 use super::state::State;
@@ -12,7 +14,7 @@ use crate::health::State as HealthState;
 
 /// The values of one moment.
 #[derive(Default)]
-struct Moment(Samples);
+struct Moment(Samples, Vec<BusyFile>);
 
 impl Moment {
     fn add<const N: usize>(
@@ -50,8 +52,20 @@ impl Moment {
         self.times(&table::NFS_CALL_DURATION, [procedure, outcome], millis)
     }
 
+    fn file(mut self, inode: u64, place: u64, calls: u64, read_bytes: u64) -> Moment {
+        self.1.push(BusyFile {
+            inode: Inode(inode),
+            place,
+            calls,
+            read_bytes,
+            written_bytes: calls,
+        });
+        self
+    }
+
     fn at(&self, seconds: u64) -> State {
-        State::of(&self.0, Duration::from_secs(seconds), 1e9 + seconds as f64)
+        let at = Duration::from_secs(seconds);
+        State::of(&self.0, self.1.clone(), at, 1e9 + seconds as f64)
     }
 }
 
@@ -259,6 +273,33 @@ fn a_client_that_becomes_one_of_the_others_makes_them_no_busier() {
     let before = client(Moment::default(), "10.0.0.1", 50.0, 0.0);
     let after = client(Moment::default(), "10.0.0.1", 4.0, 0.0);
     assert_eq!(clients(&answer(&[before, after])), [("10.0.0.1", 2.0, 0.0)]);
+}
+
+#[test]
+fn files_are_counted_by_their_place() {
+    let before = Moment::default().file(7, 1, 10, 5000).file(8, 2, 10, 0);
+    let after = Moment::default()
+        .file(7, 1, 12, 9000)
+        .file(8, 2, 10, 0)
+        // It had a place before, and lost it.
+        .file(9, 3, 4, 8_000_000);
+    let live = answer(&[before, after]);
+    let rows: Vec<_> = live
+        .files
+        .iter()
+        .map(|row| {
+            let bytes = (row.read_bytes_per_second, row.written_bytes_per_second);
+            (row.fileid, row.calls_per_second, bytes)
+        })
+        .collect();
+    let expected = [(9, 2.0, (4_000_000.0, 2.0)), (7, 1.0, (2000.0, 1.0))];
+    assert_eq!(rows, expected);
+    let mut many = Moment::default();
+    for inode in 1..=50 {
+        many = many.file(inode, inode, inode, 0);
+    }
+    let live = answer(&[Moment::default(), many]);
+    assert_eq!((live.files.len(), live.files[0].fileid), (20, 50));
 }
 
 #[test]

@@ -44,11 +44,12 @@ fn load_is_seen_as_points_and_in_all_tables() {
     let place = Place::new();
     let gateway = place.serve_with("data", &[ADMIN]);
     let mut client = gateway.client();
-    client.put("file", &[7; 100_000]);
+    let name = "file <b>\n\u{1b}[31mred";
+    client.put(name, &[7; 100_000]);
     gateway.flush();
     let load = || {
-        client.put("file", &[8; 100_000]);
-        client.get("file").unwrap();
+        client.put(name, &[8; 100_000]);
+        client.get(name).unwrap();
     };
     let seen = until(&gateway, load, |live| {
         let points = live["series"].as_array().unwrap();
@@ -58,6 +59,7 @@ fn load_is_seen_as_points_and_in_all_tables() {
                 .iter()
                 .all(|flow| is_positive(&flow["bytes_per_second"]))
                 && is_positive(&point["names"]["calls_per_second"])
+                && live["files"] != Value::Array(Vec::new())
         })
     });
     assert_eq!(seen["interval_seconds"], 2.0);
@@ -73,6 +75,9 @@ fn load_is_seen_as_points_and_in_all_tables() {
         let procedures = &seen["procedures"];
         assert!(has(procedures, "procedure", procedure), "{procedures}");
     }
+    // As in messages: what a terminal would take as an order is escaped.
+    let path = r"/file <b>\n\x1b[31mred";
+    assert!(has(&seen["files"], "path", path), "{}", seen["files"]);
     // The clean data of the flush is in some request of the last 10 s, or of the next ones.
     gateway.flush();
     let load = || {

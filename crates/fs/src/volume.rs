@@ -10,7 +10,7 @@ use std::time::Duration;
 use forebay_environment::Environment;
 use forebay_environment::state_file::{self, LocalState};
 use forebay_object::Store;
-use forebay_types::{Epoch, Lsn, VolumeId};
+use forebay_types::{Epoch, Inode, Lsn, VolumeId};
 use forebay_vfs::Troubles;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -312,6 +312,16 @@ impl Volume {
     /// [`ScrubRefusal::Unreadable`].
     pub async fn scrub_status(&self) -> std::result::Result<ScrubStatus, ScrubRefusal> {
         self.rooms.scrub.status().await
+    }
+
+    /// A path from the volume's root for an object that clients use, as in `/home/ann`; empty for the root. Names
+    /// are any bytes but `/` and NUL. `None` if no client has looked at a name of it since it came into memory, if that
+    /// name is gone, or while directories are moved. Each name is read in its directory now. A path whose names are
+    /// changed at the same time may have names of different moments.
+    ///
+    /// Takes a look-up for each level, which the bucket answers if nothing nearer can; the caller bounds the time.
+    pub async fn path_of(&self, inode: Inode) -> Option<Vec<u8>> {
+        self.rooms.files.seen_path(inode).await
     }
 
     /// Returns when the volume takes no more changes, with the reason.

@@ -28,6 +28,7 @@ mod model;
 mod moving;
 mod objects_gone;
 mod one_node_per_inode;
+mod paths;
 mod publishing_order;
 mod put_back;
 mod quota;

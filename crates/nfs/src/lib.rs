@@ -56,7 +56,7 @@ pub use config::{ConfigError, Export, Limits, NOBODY, ServerConfig, TRANSFER_BYT
 pub use engine::ExportControl;
 pub use forebay_lock::Limits as LockLimits;
 pub use locks::{ClientListStore, LockConfig};
-pub use metrics::Metrics;
+pub use metrics::{BusyFile, Metrics};
 pub use rule::{Anonymous, ExportAccess, Flavors, Rule, SourcePort, Squash, View};
 pub use server::Server;
 pub use tls::{Tls, TlsControl, TlsError};

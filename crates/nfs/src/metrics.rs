@@ -2,15 +2,19 @@
 //!
 //! * `calls`: the time that calls take, for each procedure and outcome.
 //! * `clients`: calls and bytes of each client.
+//! * `files`: the files with the most reads and writes.
 
 mod calls;
 mod clients;
+mod files;
 
 use forebay_metrics::{Counter, Gauge, Samples, Source, table};
 
 use calls::Calls;
 pub(crate) use clients::ClientCounts;
 use clients::Clients;
+pub use files::BusyFile;
+use files::Files;
 
 /// Declares the instruments without labels: field, type, method of [`Samples`], family.
 macro_rules! instruments {
@@ -21,6 +25,7 @@ macro_rules! instruments {
             $(pub(crate) $field: $kind,)*
             pub(crate) calls: Calls,
             pub(crate) clients: Clients,
+            pub(crate) files: Files,
         }
 
         impl Source for Metrics {
@@ -63,4 +68,12 @@ instruments! {
     lock_callbacks_failed: Counter, counter, NFS_LOCK_CALLBACKS_FAILED;
     mounts: Counter, counter, NFS_MOUNTS;
     mounts_refused: Counter, counter, NFS_MOUNTS_REFUSED;
+}
+
+impl Metrics {
+    /// The files with the most reads and writes, at most 256, in no order. For one reader that looks every few seconds:
+    /// earlier load weighs less with each look. The counts of a place only grow; those of busy gateways are sampled.
+    pub fn busy_files(&self) -> Vec<BusyFile> {
+        self.files.look()
+    }
 }

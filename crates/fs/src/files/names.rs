@@ -174,6 +174,7 @@ impl Files {
             match self.state.node(entry.inode).await {
                 Ok(node) => {
                     if let Ok(state) = node.lock_live() {
+                        node.seen(directory.inode, entry.cookie);
                         return Ok(node.attributes(&state));
                     }
                 }

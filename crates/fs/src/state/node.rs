@@ -15,7 +15,7 @@
 //! loaded again from the metadata.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use forebay_cache::{Cache, FileBlocks};
 use forebay_meta::log_record::DataHeader;
@@ -54,6 +54,9 @@ pub(crate) struct Node {
     pub(crate) compression: FileCompression,
     /// Length of a symbolic link's path, in bytes; it never changes.
     target_bytes: u32,
+    /// Where a name of it was seen last: a directory, and a cookie in it. A hint, which may be wrong.
+    seen_in: AtomicU64,
+    seen_at: AtomicU64,
     /// Set by every use, cleared by the sweep that looks for nodes to remove from the table.
     pub(super) used: AtomicBool,
 }
@@ -145,12 +148,28 @@ impl Node {
                 closed: None,
             }),
             compression: FileCompression::default(),
+            seen_in: AtomicU64::new(0),
+            seen_at: AtomicU64::new(0),
             used: AtomicBool::new(true),
         })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, NodeState> {
         self.state.lock()
+    }
+
+    /// Notes that an entry of a directory, the one with this cookie, names the object.
+    pub(crate) fn seen(&self, directory: Inode, cookie: u64) {
+        self.seen_in.store(directory.0, Ordering::Relaxed);
+        self.seen_at.store(cookie, Ordering::Relaxed);
+    }
+
+    /// A directory and the cookie of an entry of it, as it was [seen](Self::seen) last. The entry may be gone or name
+    /// something else, and the two may be of different entries.
+    pub(crate) fn last_seen(&self) -> Option<(Inode, u64)> {
+        let directory = self.seen_in.load(Ordering::Relaxed);
+        let cookie = self.seen_at.load(Ordering::Relaxed);
+        (directory != 0 && cookie != 0).then_some((Inode(directory), cookie))
     }
 
     /// Memory of the node while a change of it is unpublished, with its publication. To the memory of every node, a

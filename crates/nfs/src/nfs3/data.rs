@@ -1,6 +1,6 @@
 //! READ, WRITE, COMMIT (RFC 1813, sections 3.3.6, 3.3.7, 3.3.21).
 
-use forebay_types::bounded_u32;
+use forebay_types::{Inode, bounded_u32};
 use forebay_vfs::{FileSystem, ReadReply, Stability};
 
 use super::{MAX_FILE_BYTES, Request, Status, wire};
@@ -25,10 +25,11 @@ pub(super) async fn read<F: FileSystem>(
     let result = async {
         let target = target?;
         let caller = request.identity(target)?;
-        Ok(target.fs.read(&caller, target.inode, offset, count).await?)
+        let read = target.fs.read(&caller, target.inode, offset, count);
+        Ok((target.inode, read.await?))
     };
     match result.await {
-        Ok(read) => answer_read(request, read, reply),
+        Ok((inode, read)) => answer_read(request, inode, read, reply),
         Err(status) => {
             let attributes = request.attributes(target).await;
             let mut results = reply.results();
@@ -53,13 +54,14 @@ pub(super) fn read_in_memory<F: FileSystem>(
     let read = target
         .fs
         .read_in_memory(&caller, target.inode, offset, count)?;
-    answer_read(request, read, reply);
+    answer_read(request, target.inode, read, reply);
     Some(())
 }
 
-fn answer_read<F>(request: &Request<'_, F>, read: ReadReply, reply: &mut Reply) {
+fn answer_read<F>(request: &Request<'_, F>, inode: Inode, read: ReadReply, reply: &mut Reply) {
     let bytes: usize = read.data.iter().map(|piece| piece.len()).sum();
     request.metrics.read_bytes.add(bytes as u64);
+    request.metrics.files.read(inode, bytes as u64);
     let mut results = reply.results();
     results.status(Status::OK);
     results.post_op(request.handles, Some(&read.attributes));
@@ -101,11 +103,13 @@ pub(super) async fn write<F: FileSystem>(
         let written = target
             .fs
             .write(&caller, target.inode, offset, data, stability);
-        Ok(written.await?)
+        Ok((target.inode, written.await?))
     };
     match result.await {
-        Ok(written) => {
-            request.metrics.written_bytes.add(u64::from(written.count));
+        Ok((inode, written)) => {
+            let bytes = u64::from(written.count);
+            request.metrics.written_bytes.add(bytes);
+            request.metrics.files.written(inode, bytes);
             let mut results = reply.results();
             results.status(Status::OK);
             results.change(request.handles, &written.change);

@@ -187,6 +187,7 @@ impl Files {
             change.set(directory, parent);
             change.create(&node, record.clone(), reserved);
             let end = self.state.record_names(change, &mut locked)?;
+            node.seen(directory.inode, cookie);
             let created = Created {
                 attributes: convert::attributes(inode, &record, 0),
                 directory: Change {
@@ -264,6 +265,7 @@ impl Files {
                 change.set(&directory, parent);
                 change.set(&node, record);
                 let end = self.state.record_names(change, &mut locked)?;
+                node.seen(directory.inode, cookie);
                 let after = directory.attributes(locked.of(&directory));
                 let attributes = node.attributes(locked.of(&node));
                 let change = Change {

@@ -58,7 +58,7 @@ impl Files {
         }
         // A caller that may only read the names gets nothing about the named objects, not even handles.
         if with_attributes && may_search {
-            self.add_attributes(&mut entries).await;
+            self.add_attributes(directory.inode, &mut entries).await;
         }
         Ok(Listing {
             directory: attributes,
@@ -122,7 +122,7 @@ impl Files {
 
     /// Adds the attributes of all entries, except those of objects that were removed meanwhile, and those that the
     /// bucket does not return now.
-    async fn add_attributes(&self, entries: &mut [DirectoryEntry]) {
+    async fn add_attributes(&self, directory: Inode, entries: &mut [DirectoryEntry]) {
         // An object that is not in memory now has no unpublished change. Before a new change of it can be published,
         // the object must be loaded and changed, and a checkpoint with the change must close.
         let closings = self.state.catalog.overlay().closings();
@@ -130,7 +130,7 @@ impl Files {
         let mut cold = Vec::new();
         for entry in entries.iter_mut() {
             match self.state.nodes.peek(entry.inode) {
-                Some(node) => entry.attributes = live_attributes(&node),
+                Some(node) => entry.attributes = live_attributes(&node, directory, entry.cookie),
                 None => cold.push(entry.inode),
             }
         }
@@ -148,7 +148,9 @@ impl Files {
                 }
                 None => continue,
             };
-            entry.attributes = node.ok().and_then(|node| live_attributes(&node));
+            let node = node.ok();
+            entry.attributes =
+                node.and_then(|node| live_attributes(&node, directory, entry.cookie));
         }
     }
 
@@ -196,8 +198,13 @@ fn note_passed(directory: &Node, from: u64, names: impl Iterator<Item = u64>, en
     }
 }
 
-fn live_attributes(node: &Node) -> Option<Attributes> {
+/// The attributes of an object that an entry of a directory names.
+fn live_attributes(node: &Node, directory: Inode, cookie: u64) -> Option<Attributes> {
     let state = node.lock_live().ok()?;
+    // `.` and `..` are no names.
+    if cookie > DOT_DOT_COOKIE {
+        node.seen(directory, cookie);
+    }
     Some(node.attributes(&state))
 }
 

@@ -237,6 +237,7 @@ impl Files {
             drop_link(&mut change, &replaced.node, old, now);
         }
         let end = self.state.record_names(change, &mut locked)?;
+        moved.node.seen(to.directory.inode, cookie);
         if let Some(moves) = &mut moves {
             moves.add(moved.node.inode);
         }
