@@ -3,6 +3,7 @@
 //! It answers HTTP/1.1 on `admin_listen` from before the volume is opened until the gateway has stopped:
 //!
 //! ```text
+//! GET  /, /page/FILE     the page, for browsers
 //! GET  /health/live     200 as long as the process runs
 //! GET  /health/ready    200 while it owns the volume and serves, else 503; the body says why
 //! GET  /metrics         for Prometheus
@@ -27,6 +28,7 @@ mod events;
 mod guard;
 mod health;
 mod metrics;
+mod page;
 mod rate;
 mod reply;
 mod rules;
@@ -227,6 +229,8 @@ struct Ends {
 fn router<C: Control>(admin: Arc<Admin<C>>) -> Router {
     // Answered within a bounded time, a bounded number at once.
     let short = Router::new()
+        .route("/", get(page::index))
+        .route("/page/{file}", get(page::file))
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready::<C>))
         .route("/metrics", get(metrics::scrape::<C>))

@@ -18,12 +18,14 @@ use super::rules;
 use super::state::Admin;
 use crate::admin::Control;
 
-/// Headers of every answer: nothing is stored, and a browser runs and shows nothing but this server's own content.
+/// Headers of every answer: nothing is stored, and a browser runs and shows nothing but this server's own content. Text
+/// cannot become HTML or code in it (trusted types).
 const HEADERS: [(HeaderName, &str); 5] = [
     (CACHE_CONTROL, "no-store"),
     (
         CONTENT_SECURITY_POLICY,
-        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
     ),
     (
         HeaderName::from_static("cross-origin-resource-policy"),

@@ -556,6 +556,8 @@ async fn every_answer_has_the_headers_that_keep_browsers_safe() {
     let site = Site::new().await;
     let foreign = request("GET /", &["Host: evil.example"], "");
     for answer in [
+        site.get("/").await,
+        site.get("/page/main.js").await,
         site.get("/api/v1/status").await,
         site.get("/nothing").await,
         site.raw(foreign.as_bytes()).await,
@@ -564,7 +566,9 @@ async fn every_answer_has_the_headers_that_keep_browsers_safe() {
     ] {
         for header in [
             "Cache-Control: no-store",
-            "Content-Security-Policy: default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+             img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+             require-trusted-types-for 'script'; trusted-types 'none'",
             "Cross-Origin-Resource-Policy: same-origin",
             "Referrer-Policy: no-referrer",
             "X-Content-Type-Options: nosniff",
@@ -573,6 +577,30 @@ async fn every_answer_has_the_headers_that_keep_browsers_safe() {
         }
         let head = answer.0.to_ascii_lowercase();
         assert!(!head.contains("access-control"), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_page_is_served_with_its_files_also_before_the_volume_is_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let site = Site::opening(dir, &[], Limits::default(), Fake::default()).await;
+    for (path, kind) in [
+        ("/", "text/html"),
+        ("/page/main.js", "text/javascript"),
+        ("/page/style.css", "text/css"),
+    ] {
+        let answer = site.get(path).await;
+        assert_eq!(answer.status(), 200, "{path}");
+        let header = format!("Content-Type: {kind}; charset=utf-8");
+        assert!(answer.has_header(&header), "{answer:?}");
+    }
+    assert!(
+        site.get("/page/icon.svg")
+            .await
+            .has_header("Content-Type: image/svg+xml")
+    );
+    for path in ["/page/", "/page/page.rs", "/page/..%2fmain.js"] {
+        site.get(path).await.refuses(404, "there is no");
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn address(gateway: &Gateway) -> String {
     status["admin_listen"].as_str().unwrap().to_owned()
 }
 
-fn put_token(path: &Path, token: &str) {
+pub(crate) fn put_token(path: &Path, token: &str) {
     fs::write(path, token).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }

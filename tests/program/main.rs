@@ -22,6 +22,7 @@ mod messages;
 mod metrics;
 mod monitoring;
 mod new_volume;
+mod page;
 mod quota;
 mod s3;
 mod scrub;

@@ -1,5 +1,6 @@
 //! Starts the program, and acts as its client.
 
+pub(crate) mod browser;
 pub(crate) mod nfs;
 mod process;
 pub(crate) mod s3_proxy;
