@@ -360,7 +360,7 @@ fn orders_need_the_token_which_stays_in_the_tab() {
         browser.press("Enter");
     };
     ask(&mut browser, Some("a-token-that-is-not-the-one"));
-    browser.until(&shows("changes need the token of admin_token"));
+    browser.until(&shows("this is not the token of admin_token"));
     let kept = "sessionStorage.getItem('forebay.admin_token')";
     browser.until(&format!("{kept} === null"));
     ask(&mut browser, Some(TOKEN));

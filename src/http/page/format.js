@@ -2,7 +2,7 @@
 
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
+const isNumber = Number.isFinite;
 
 /** A number with three digits, or a dash where there is none. */
 export function number(value) {

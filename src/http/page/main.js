@@ -131,6 +131,7 @@ function answered(ready, status, live, restarted) {
 function notAnswered(error) {
   document.body.classList.add("stale");
   byId("again").hidden = false;
+  setText(byId("behind-label"), "The bucket was behind by");
   events.stop();
   // The gateway may come back as another run.
   sequence = 0;
@@ -153,6 +154,7 @@ function showHealth(state, reasons) {
 
 function showBehind({ unpublished_bytes: behind, oldest_unpublished_age_seconds: oldest }) {
   const nothing = oldest === null;
+  setText(byId("behind-label"), "The bucket is behind by");
   setText(byId("behind-bytes"), nothing ? "nothing" : bytes(behind));
   setText(byId("behind-age"), nothing ? "everything is in the bucket" : `the oldest change is ${age(oldest)} old`);
 }
@@ -160,10 +162,10 @@ function showBehind({ unpublished_bytes: behind, oldest_unpublished_age_seconds:
 function past(now) {
   const host = byId("past");
   const levels = { healthy: 4, degraded: 8, failing: 12 };
-  strip(host, points, now, interval * 3.5, levels);
+  setText(byId("past-from"), strip(host, points, now, interval * 3.5, levels));
   const bad = points.filter(({ health }) => health !== "healthy").length;
   const part = points.length === 0 ? 0 : Math.round((bad / points.length) * 100);
-  host.setAttribute("aria-label", `Health of the last 10 minutes: ${part === 0 ? "healthy" : `not healthy for ${part} % of it`}`);
+  host.setAttribute("aria-label", `Health of the last minutes: ${part === 0 ? "healthy" : `not healthy for ${part} % of it`}`);
 }
 
 function stop() {

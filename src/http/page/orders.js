@@ -93,9 +93,10 @@ export class Orders {
         headers: { authorization: `Bearer ${sessionStorage.getItem(KEPT_AS)}` },
       });
       const body = await answer.json();
+      const wrong = answer.status === 401;
+      if (wrong) sessionStorage.removeItem(KEPT_AS);
       if (answer.ok) line(order.said(body), "done");
-      else line(body.error, "failed");
-      if (answer.status === 401) sessionStorage.removeItem(KEPT_AS);
+      else line(wrong ? "this is not the token of admin_token" : body.error, "failed");
     } catch (error) {
       line(`no answer: ${error.message}`, "failed");
     }

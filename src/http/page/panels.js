@@ -82,7 +82,7 @@ class Bar {
     const text = `${bytes(used)} of ${bytes(limit)} · ${percent(used, limit)}${full ? ": nearly full" : ""}`;
     setText(this.#text, text);
     this.#meter.hidden = false;
-    this.#bar.style.inlineSize = `${(part * 100).toFixed(2)}%`;
+    this.#bar.style.width = `${(part * 100).toFixed(2)}%`;
     this.#meter.classList.toggle("full", full);
     this.#meter.setAttribute("aria-valuemax", String(limit));
     this.#meter.setAttribute("aria-valuenow", String(Math.min(used ?? 0, limit)));
@@ -106,7 +106,7 @@ const FLOW = [
 ];
 
 const fileName = ({ path, fileid }) => path ?? `file ${fileid}, whose name is not known`;
-const cause = ({ method, cause: why }) => `${why} ${method}`;
+const cause = ({ method, cause: why }) => `${why} ${method.toUpperCase()}`;
 
 export class Panels {
   #traffic = [new Traffic("reads", true), new Traffic("writes", true), new Traffic("names", false)];

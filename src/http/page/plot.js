@@ -1,10 +1,12 @@
 // Plots over the last minutes, as SVG. All plots have one cursor, so that one moment can be compared in all of them.
 
 import { draw, make, setText } from "./dom.js";
-import { clock } from "./format.js";
+import { age, clock } from "./format.js";
 
-/** Seconds that a plot shows. */
+/** Seconds that plots show at most. */
 export const SPAN = 600;
+/** The spans of plots: a gateway that has just begun has a shorter one. */
+const SPANS = [60, 120, 300, SPAN];
 
 const HEIGHT = 132;
 const TOP = 8;
@@ -12,9 +14,14 @@ const BOTTOM = 20;
 const LEFT = 62;
 const RIGHT = 8;
 
+/** The seconds up to `now` that show all of these points. */
+const spanOf = (points, now) => SPANS.find((one) => now - (points[0]?.time ?? now) <= one) ?? SPAN;
+
 const plots = new Set();
 /** The time under the cursor, in seconds since 1970; null without a cursor. */
 let cursor = null;
+
+const ago = (seconds) => (seconds === 0 ? "now" : `−${age(seconds)}`);
 
 function point(time) {
   cursor = time;
@@ -46,6 +53,7 @@ export class Plot {
   #points = [];
   #now = 0;
   #gap = 10;
+  #span = SPAN;
   #svg = draw("svg", { "aria-hidden": "true", focusable: "false", height: HEIGHT });
   #mark = draw("g", { class: "mark" });
   #values = [];
@@ -66,7 +74,7 @@ export class Plot {
       legend.append(make("span", { class: "entry" }, key, series.length > 1 ? `${one.name} ` : "", value));
     });
     this.#box = make("div", {
-      class: "canvas", role: "slider", tabindex: "0", "aria-label": `${title}, last 10 minutes`,
+      class: "canvas", role: "slider", tabindex: "0", "aria-label": `${title}, last minutes`,
       "aria-valuemin": "0", "aria-valuemax": "0", "aria-valuenow": "0", "aria-valuetext": "no values yet",
     }, this.#svg);
     this.element = make("div", { class: "plot" }, legend, this.#box);
@@ -80,6 +88,7 @@ export class Plot {
     this.#points = points;
     this.#now = now;
     this.#gap = gap;
+    this.#span = spanOf(points, now);
     this.#draw();
   }
 
@@ -129,20 +138,21 @@ export class Plot {
   #draw() {
     const width = Math.floor(this.#box.clientWidth);
     if (width < LEFT + 40) return;
-    const from = this.#now - SPAN;
+    const span = this.#span;
+    const from = this.#now - span;
     const shown = this.#points.filter((one) => one.time >= from);
     const axis = this.#axis(shown);
-    const x = (time) => LEFT + ((time - from) / SPAN) * (width - LEFT - RIGHT);
+    const x = (time) => LEFT + ((time - from) / span) * (width - LEFT - RIGHT);
     const y = (value) => TOP + (1 - axis.part(value)) * (HEIGHT - TOP - BOTTOM);
-    this.#place = { x, y, time: (at) => from + ((at - LEFT) / (width - LEFT - RIGHT)) * SPAN };
+    this.#place = { x, y, time: (at) => from + ((at - LEFT) / (width - LEFT - RIGHT)) * span };
     const parts = [];
     for (const tick of axis.ticks) {
       const at = Math.round(y(tick)) + 0.5;
       parts.push(draw("path", { class: "grid", d: `M${LEFT} ${at}H${width - RIGHT}` }));
       parts.push(draw("text", { class: "tick", x: LEFT - 6, y: at + 4, "text-anchor": "end" }, this.#format(tick).replace(".0 ", " ")));
     }
-    for (const [minutes, anchor, text] of [[10, "start", "−10 min"], [5, "middle", "−5 min"], [0, "end", "now"]]) {
-      parts.push(draw("text", { class: "tick", x: x(this.#now - minutes * 60), y: HEIGHT - 4, "text-anchor": anchor }, text));
+    for (const [part, anchor] of [[1, "start"], [0.5, "middle"], [0, "end"]]) {
+      parts.push(draw("text", { class: "tick", x: x(this.#now - part * span), y: HEIGHT - 4, "text-anchor": anchor }, ago(part * span)));
     }
     // The first one on top.
     for (let index = this.#series.length - 1; index >= 0; index -= 1) parts.push(...this.#line(index, shown, x, y));
@@ -216,9 +226,9 @@ export class Plot {
     const said = this.#series.map(({ name }, at) => `${name} ${texts[at]}`).join(", ");
     box.setAttribute("aria-valuetext", `${clock(one.time)}: ${said}`);
     const place = this.#place;
-    if (cursor === null || place === null || one.time < this.#now - SPAN) return;
+    if (cursor === null || place === null || one.time < this.#now - this.#span) return;
     const x = place.x(one.time).toFixed(1);
-    const right = one.time < this.#now - SPAN / 2;
+    const right = one.time < this.#now - this.#span / 2;
     this.#mark.append(
       draw("path", { class: "cursor", d: `M${x} ${TOP}V${HEIGHT - BOTTOM}` }),
       draw("text", { class: "at", x: Number(x) + (right ? 5 : -5), y: TOP + 9, "text-anchor": right ? "start" : "end" }, clock(one.time)));
@@ -230,9 +240,10 @@ export class Plot {
   }
 }
 
-/** The states of the last minutes as a strip: the worse, the higher and darker. */
+/** The states of the last minutes as a strip: the worse, the higher. Returns where it begins. */
 export function strip(host, points, now, gap, levels) {
-  const from = now - SPAN;
+  const span = spanOf(points, now);
+  const from = now - span;
   const shown = points.filter((one) => one.time >= from && one.health in levels);
   const parts = [];
   shown.forEach((one, index) => {
@@ -246,6 +257,7 @@ export function strip(host, points, now, gap, levels) {
     const height = levels[state];
     return draw("rect", { class: state, x: (time - from).toFixed(1), y: 12 - height, width: (until - time).toFixed(1), height });
   });
-  const view = { viewBox: `0 0 ${SPAN} 12`, preserveAspectRatio: "none", "aria-hidden": "true" };
+  const view = { viewBox: `0 0 ${span} 12`, preserveAspectRatio: "none", "aria-hidden": "true" };
   host.replaceChildren(draw("svg", view, ...bars));
+  return ago(span);
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
+use std::time::Instant;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Value, json};
@@ -113,8 +114,11 @@ impl Browser {
         bytes.push(0);
         // If it has ended, the answer tells why.
         let _ = self.orders.write_all(&bytes);
+        // The page goes on sending messages, whether the answer comes or not.
+        let deadline = Instant::now() + TIMEOUT;
         loop {
-            let mut message = match self.messages.recv_timeout(TIMEOUT) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut message = match self.messages.recv_timeout(left) {
                 Ok(message) => message,
                 Err(RecvTimeoutError::Timeout) => return Err("not within time".to_owned()),
                 Err(RecvTimeoutError::Disconnected) => return Err("it has ended".to_owned()),
