@@ -16,7 +16,7 @@ const TOKEN: &str = "the-token-of-the-tests-of-the-page";
 /// Names of files that attack whoever shows them.
 const HOSTILE: [&[u8]; 6] = [
     b"<img src=x onerror=\"window.hacked=1\">",
-    b"</td></table><script>window.hacked=1</script>",
+    b"<svg onload=window.hacked=1><script>window.hacked=1",
     b"new\nline\x1b[2J",
     "evil\u{202e}gpj.exe\u{2066}".as_bytes(),
     b"no UTF-8 \xff\xfe",
@@ -185,7 +185,7 @@ fn hostile_names_are_text() {
         browser.until(&format!("{} >= {}", rows("files"), HOSTILE.len()));
         for part in [
             "/<img src=x onerror=\"window.hacked=1\">",
-            "/</td></table><script>window.hacked=1</script>",
+            "/<svg onload=window.hacked=1><script>window.hacked=1",
             "/new\\u{a}line\\u{1b}[2J",
             "/evil\\u{202e}gpj.exe\\u{2066}",
             "/no UTF-8 \u{fffd}",
@@ -195,7 +195,7 @@ fn hostile_names_are_text() {
         }
         assert_eq!(browser.eval("window.hacked ?? null"), Value::Null);
         assert_eq!(
-            browser.eval("document.querySelectorAll('main img, main script').length"),
+            browser.eval("document.querySelectorAll('main img, main script, #files svg').length"),
             0
         );
         // Not one of the characters themselves is in the page.
@@ -312,11 +312,13 @@ fn everything_can_be_reached_and_used_by_keyboard() {
     let value = "document.querySelector('.canvas').getAttribute('aria-valuetext')";
     browser.press("Home");
     let first = browser.eval(value);
+    browser.press("End");
+    browser.press("ArrowLeft");
+    assert_ne!(browser.eval(value), first);
     assert_eq!(
         browser.eval("document.querySelectorAll('.mark .cursor').length > 5"),
         true
     );
-    browser.eval("window.before = document.querySelector('.canvas').getAttribute('aria-valuenow')");
     assert!(first.as_str().unwrap().contains("B/s"), "{first}");
     browser.press("Escape");
     assert_eq!(

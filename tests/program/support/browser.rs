@@ -187,6 +187,7 @@ impl Browser {
             "Escape" => (27, None),
             "ArrowLeft" => (37, None),
             "Home" => (36, None),
+            "End" => (35, None),
             _ => panic!("no code for {key}"),
         };
         for kind in ["keyDown", "keyUp"] {
