@@ -185,6 +185,7 @@ byId("pause").addEventListener("click", () => {
   paused = !paused;
   byId("pause").setAttribute("aria-pressed", String(paused));
   setText(byId("pause"), paused ? "Go on" : "Pause");
+  byId("again").hidden = true;
   if (paused) setText(byId("answer"), lastAnswer === null ? "paused" : `paused at ${clock(lastAnswer)}`);
   goOn();
 });
