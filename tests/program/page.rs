@@ -58,10 +58,8 @@ fn under_load<T>(gateway: &Gateway, names: &[&[u8]], test: impl FnOnce() -> T) -
                 .collect();
             while !over.load(Ordering::Relaxed) {
                 for file in &files {
-                    client
-                        .write(file, 0, &[7; 50_000], Stable::FileSync)
-                        .unwrap();
-                    client.read(file, 0, 50_000).unwrap();
+                    client.write(file, 0, &[7; 4000], Stable::FileSync).unwrap();
+                    client.read(file, 0, 4000).unwrap();
                 }
             }
         });
@@ -88,7 +86,7 @@ fn under_load_the_page_shows_plots_clients_files_and_requests() {
             ("clients", "127.0.0.1"),
             ("procedures", "WRITE"),
             ("requests", "publish"),
-            ("reads", "KiB/s"),
+            ("reads", "iB/s"),
             ("limits", " of "),
         ] {
             let text = format!("document.getElementById('{id}').innerText.includes('{part}')");
@@ -465,9 +463,13 @@ fn numbers_have_the_units_of_the_command_line() {
             "visible('a\\u202eb\\n\\u{e0100}')",
             "a\\u{202e}b\\u{a}\\u{e0100}",
         ),
+        (
+            "unescaped('/B\\\\xc3\\\\xbcro/a\\\\nb\\\\\\\\n\\\\\"\\\\xff')",
+            "/B\u{fc}ro/a\nb\\n\"\u{fffd}",
+        ),
         ("clock(NaN)", "at an unknown time"),
     ] {
-        let names = "bytes, rate, latency, age, number, money, percent, visible, clock";
+        let names = "bytes, rate, latency, age, number, money, percent, visible, unescaped, clock";
         let script = format!("import('/page/format.js').then(({{ {names} }}) => {script})");
         assert_eq!(browser.eval(&script), expected, "{script}");
     }

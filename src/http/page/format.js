@@ -84,6 +84,13 @@ const UNSEEN =
 
 const escapeOf = (character) => `\\u{${character.codePointAt(0).toString(16)}}`;
 
+/** A path as it is, from one in which all bytes but printable ASCII are escaped (`\xe2`, `\n`). */
+export function unescaped(path) {
+  const named = { "\\n": 10, "\\r": 13, "\\t": 9 };
+  const all = Array.from(path.matchAll(/\\x(..)|\\?(.)/g), ([whole, hex, one]) => (hex ? parseInt(hex, 16) : named[whole] ?? one.charCodeAt(0)));
+  return new TextDecoder().decode(new Uint8Array(all));
+}
+
 /** Foreign text in which every character can be seen. */
 export const visible = (text) => String(text).replace(UNSEEN, escapeOf);
 

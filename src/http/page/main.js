@@ -1,9 +1,4 @@
 // The page: asks for the state of the gateway and shows it.
-//
-//   /health/ready, /api/v1/status, /api/v1/live?after=SEQUENCE   every interval of the samples
-//   /api/v1/events                                               as they come
-//   /api/v1/config                                               once a minute: whether there is a token
-//
 // A hidden tab asks for nothing. Without an answer the page says so and tries again, with growing pauses.
 
 import { byId, make, setText } from "./dom.js";

@@ -1,7 +1,7 @@
 // What is shown of a gateway: plots, bars and tables.
 
 import { byId, make, setText } from "./dom.js";
-import { age, bytes, each, foreign, latency, money, number, percent, rate } from "./format.js";
+import { age, bytes, each, foreign, latency, money, number, percent, rate, unescaped } from "./format.js";
 import { Plot } from "./plot.js";
 import { Table } from "./table.js";
 
@@ -105,7 +105,7 @@ const FLOW = [
   column("written", "written_bytes_per_second", rate),
 ];
 
-const fileName = ({ path, fileid }) => path ?? `file ${fileid}, whose name is not known`;
+const fileName = ({ path, fileid }) => (path ? unescaped(path) : `file ${fileid}, whose name is not known`);
 const cause = ({ method, cause: why }) => `${why} ${method.toUpperCase()}`;
 
 export class Panels {
@@ -224,7 +224,6 @@ export class Panels {
       Uploads: `${status.uploads_in_flight} in flight, checkpoint ${status.checkpoint} is open`,
       "In the bucket": space.packs === undefined ? "not counted before the first change" : `${bytes(space.stored_bytes)} in ${number(space.packs)} packs`,
       Compression: compression.raw_bytes > 0 ? `${bytes(compression.raw_bytes)} became ${bytes(compression.stored_bytes)}` : null,
-      "Not uploaded": status.dedup ? `${bytes(status.dedup.saved_bytes)} that the volume had already` : null,
       "Archived logs": status.archived_logs.logs > 0 ? `${status.archived_logs.logs} with ${bytes(status.archived_logs.bytes)}: see forebay log list` : null,
       Running: `${age(status.uptime_seconds)}, version ${status.version}`,
     });

@@ -1,4 +1,4 @@
-// Plots over the last minutes, as SVG. All plots have one cursor, so that one moment can be compared in all of them.
+// Plots over the last minutes, as SVG, with one cursor for all.
 
 import { draw, make, setText } from "./dom.js";
 import { age, clock } from "./format.js";
