@@ -45,7 +45,8 @@ use forebay_meta::{Catalog, StoreError};
 use forebay_quota::Accounts;
 use forebay_types::{CheckpointId, Inode, Lsn};
 use forebay_vfs::{Error, Result, Timestamp, Trouble, Troubles, Verifier};
-use parking_lot::{Mutex, RwLock};
+use forebay_waits::{For, blocking};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tokio::time::Instant;
 
 use crate::FsConfig;
@@ -196,6 +197,16 @@ impl State {
     /// Notes that recovery has replayed everything before `lsn`.
     pub(crate) fn replayed(&self, lsn: Lsn) {
         self.replayed.store(lsn.0, Ordering::Release);
+    }
+
+    /// The open checkpoint, which is not closed while this is held.
+    #[inline]
+    pub(crate) fn open_checkpoint(&self) -> RwLockReadGuard<'_, OpenCheckpoint> {
+        blocking(
+            For::CheckpointLock,
+            || self.checkpoint_lock.try_read(),
+            || self.checkpoint_lock.read(),
+        )
     }
 
     /// Recycles the log: the bucket has everything before `lsn`, with `state` as its published state.

@@ -120,6 +120,8 @@ families! {
         "Bytes of frames that wait to be written to the disk cache.";
     NFS_CALL_DURATION: Histogram, "nfs_call_duration_seconds", Seconds, ["procedure", "outcome"],
         "Time from the last byte of a call to its reply, for each NFSv3 procedure. `outcome` is `ok`, `error` (an nfsstat3 other than NFS3_OK and JUKEBOX), `retry` (NFS3ERR_JUKEBOX: the client repeats the call later) or `refused` (the call was denied, or could not be decoded).";
+    NFS_SLOW_CALLS: Counter, "nfs_slow_calls", None, [],
+        "Calls that took at least `slow_call`.";
     NFS_ERRORS: Counter, "nfs_errors", None, ["status"],
         "NFSv3 calls that were answered with this nfsstat3.";
     NFS_CALLS_WAITING: Gauge, "nfs_calls_waiting", None, [],

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use forebay_vfs::{FileSystem, Troubles};
+use forebay_waits::{For, waiting};
 
 pub(crate) use lane::{Lane, demand, may_be_put_off};
 pub(crate) use session::Session;
@@ -23,6 +24,7 @@ use crate::metrics::Metrics;
 use crate::mount::Mounts;
 use crate::replay::{Arrival, ReplayCache, Ticket};
 use crate::rpc::{Call, Credential, Denial, NotServed, Rejection, Reply};
+use crate::seen::CallWatch;
 use crate::tls::{Tls, TlsControl};
 use crate::xdr::Malformed;
 use crate::{ConfigError, Export, ServerConfig, Transport, View, mount, nfs3, nlm, nsm};
@@ -38,6 +40,7 @@ pub(crate) struct Engine<F> {
     pub(crate) tls: TlsControl,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) troubles: Arc<Troubles>,
+    pub(crate) watch: CallWatch,
 }
 
 /// Replaces the exports of a server while it serves; see [`crate::Server::export_control`].
@@ -150,6 +153,7 @@ impl<F: FileSystem> Engine<F> {
             tls: TlsControl::default(),
             metrics: Arc::default(),
             troubles: Arc::default(),
+            watch: CallWatch::default(),
         }
     }
 
@@ -371,7 +375,7 @@ async fn first_time<'a, F: FileSystem>(
         }
         Arrival::UnderWay(reply) => {
             metrics.replays_joined.add(1);
-            let Ok(reply) = reply.await else {
+            let Ok(reply) = waiting(For::Repetition, reply).await else {
                 metrics.replays_dropped.add(1);
                 return Err(Outcome::Silence);
             };

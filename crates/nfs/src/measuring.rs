@@ -1,13 +1,16 @@
 //! The engine without its sockets, and two of its steps in isolation: the replay cache and the rules.
 //! For the benchmark `call_cost`, and for the tests that count what calls allocate.
 
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use forebay_vfs::permission::{self, Owned};
 use forebay_vfs::{Access, FileSystem};
+use forebay_waits::FirstPoll;
 
 use crate::engine::{Engine, Outcome, Session, execute};
 use crate::handle::Named;
@@ -43,7 +46,12 @@ impl<F: FileSystem> Connected<F> {
     /// `buffer`, and counted in the metrics. `None` if there is no reply.
     pub async fn serve(&self, record: &[u8], now: Instant, buffer: Vec<u8>) -> Option<Vec<u8>> {
         let arrived = fastant::Instant::now();
-        let outcome = execute(&self.0, record, now, buffer).await;
+        let mut call = pin!(execute(&self.0, record, now, buffer));
+        let outcome = poll_fn(|context| {
+            let _first = FirstPoll::begin();
+            call.as_mut().poll(context)
+        });
+        let outcome = outcome.await;
         self.0.count(record, &outcome, arrived.elapsed());
         match outcome {
             Outcome::Reply(reply) => Some(reply.finish().0),

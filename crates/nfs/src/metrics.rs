@@ -58,6 +58,7 @@ instruments! {
     calls_garbage: Counter, counter, NFS_CALLS_GARBAGE;
     calls_elsewhere: Counter, counter, NFS_CALLS_ELSEWHERE;
     calls_put_off: Counter, counter, NFS_CALLS_PUT_OFF;
+    slow_calls: Counter, counter, NFS_SLOW_CALLS;
     replays_answered: Counter, counter, NFS_REPLAYS_ANSWERED;
     replays_joined: Counter, counter, NFS_REPLAYS_JOINED;
     replays_dropped: Counter, counter, NFS_REPLAYS_DROPPED;

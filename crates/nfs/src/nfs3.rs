@@ -27,6 +27,7 @@ pub(crate) use request::Request;
 #[cfg(feature = "measuring")]
 pub(crate) use request::Target;
 pub(crate) use status::Status;
+pub(crate) use wire::MAX_HANDLE_BYTES;
 
 use forebay_vfs::FileSystem;
 

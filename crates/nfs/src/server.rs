@@ -34,7 +34,8 @@ use tokio::task::JoinSet;
 use crate::engine::{Engine, execute};
 use crate::locks::{LockManager, Notifications, run};
 use crate::{
-    ExportControl, Limits, LockConfig, Metrics, ServerConfig, TlsControl, Transport, View,
+    CallWatch, ExportControl, Limits, LockConfig, Metrics, ServerConfig, TlsControl, Transport,
+    View,
 };
 use budget::Budget;
 use connection::{Connection, Phase};
@@ -156,6 +157,11 @@ impl<F: FileSystem> Server<F> {
     /// Counts of refused clients; they stay valid after the server has ended.
     pub fn troubles(&self) -> Arc<Troubles> {
         self.shared.engine.troubles.clone()
+    }
+
+    /// Handle for watching calls; it stays valid after the server has ended, and sees nothing then.
+    pub fn call_watch(&self) -> CallWatch {
+        self.shared.engine.watch.clone()
     }
 
     /// Handle for replacing the exports while the server runs.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_metrics::{Counter, Histogram, Samples, Source, Value, table};
+use forebay_waits::Call;
 
 pub use cause::{Cause, CausedStore, caused, current};
 pub(crate) use http::ObservedClient;
@@ -62,6 +63,12 @@ impl Method {
         (Method::AbortUpload, "abort_upload"),
         (Method::Other, "other"),
     ];
+
+    /// Its name in metrics.
+    fn name(self) -> &'static str {
+        // They are numbered in order.
+        Method::ALL[self as usize].1
+    }
 }
 
 /// How a request ended.
@@ -230,6 +237,8 @@ impl Source for Requests {
 pub(crate) struct Observer {
     requests: Arc<Requests>,
     kind: (Method, Cause),
+    /// The call that causes the request.
+    call: Option<Call>,
 }
 
 impl Observer {
@@ -238,11 +247,15 @@ impl Observer {
         Observer {
             requests: requests.clone(),
             kind: (method, current().unwrap_or(Cause::Other)),
+            call: forebay_waits::current(),
         }
     }
 
     pub(crate) fn ended(&self, ended: Ended, time: Duration, bytes: (u64, u64)) {
         self.requests.ended(self.kind, ended, time, bytes);
+        if let Some(call) = &self.call {
+            call.requested(self.kind.0.name(), bytes, time);
+        }
     }
 }
 

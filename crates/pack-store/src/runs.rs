@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use forebay_meta::FrameAddress;
 use forebay_pack::FrameRef;
@@ -57,6 +58,8 @@ pub(crate) struct Run {
     pub(crate) frames: Vec<Stored>,
     /// The result for each frame, once all are fetched.
     pub(crate) outcomes: OnceCell<Vec<Outcome>>,
+    /// A reader fetches it, or has fetched it.
+    pub(crate) has_begun: AtomicBool,
 }
 
 /// Whether `next` begins at the end of `last`.
@@ -96,6 +99,7 @@ pub(crate) fn ask(frames: &[Stored], fetching: &mut Fetching) {
         let run = Arc::new(Run {
             frames,
             outcomes: OnceCell::new(),
+            has_begun: AtomicBool::new(false),
         });
         fetching.extend(keys.into_iter().map(|key| (key, Arc::clone(&run))));
     }

@@ -7,6 +7,7 @@
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use forebay_cache::{Arrived, Lease};
@@ -14,6 +15,7 @@ use forebay_environment::backoff;
 use forebay_meta::FrameAddress;
 use forebay_pack::{FrameRef, open_frame};
 use forebay_types::BlockKey;
+use forebay_waits::{For, waiting};
 use object_store::path::Path;
 
 use crate::disk_tier::FrameKey;
@@ -99,6 +101,7 @@ impl PackStore {
             _ => return Ok(cached.into_iter().flatten().map(Ok).collect()),
         };
         let got = self.ask_bucket(&run.frames[first..=last], lease);
+        let got = waiting(For::Bucket, got);
         let mut got = got.await?.into_iter();
         let outcomes = cached.into_iter().enumerate().map(|(index, cached)| {
             let got = (first..=last).contains(&index).then(|| got.next());
@@ -120,7 +123,7 @@ impl PackStore {
     ) -> Option<Arc<Fetched>> {
         let key = tier_key(&frame.reference);
         for (place, tier) in self.tiers.iter().enumerate() {
-            let Some(stored) = tier.get(key).await else {
+            let Some(stored) = waiting(For::DiskCache, tier.get(key)).await else {
                 continue;
             };
             let arrived = Arrived::new(stored.clone());
@@ -256,7 +259,11 @@ impl FetchWaiter<'_> {
             return Vec::new();
         };
         let outcomes = run.outcomes.get_or_try_init(|| self.packs.get(run, lease));
-        let outcomes = outcomes.await;
+        let outcomes = match run.has_begun.swap(true, Ordering::Relaxed) {
+            // It notes itself what it waits for.
+            false => outcomes.await,
+            true => waiting(For::Bucket, outcomes).await,
+        };
         let wanted = self.wanted.iter().map(|(index, place)| {
             let outcome = match &outcomes {
                 Ok(outcomes) => outcomes

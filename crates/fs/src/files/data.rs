@@ -8,6 +8,7 @@ use forebay_meta::record::Kind;
 use forebay_types::{ByteRange, Inode, Lsn, MAX_FILE_SIZE};
 use forebay_vfs::{Change, Credentials, Error, Result, permission};
 use forebay_view::convert::{self, owned};
+use forebay_waits::{For, waiting};
 use forebay_wal::RecordKind;
 
 use super::Files;
@@ -66,7 +67,7 @@ impl Files {
         }
         // Files with holes may be counted with too many bytes until they are published.
         let published = async { self.publisher.flush().await.map_err(|_| Error::Delay) };
-        self.state.memory.bounded(published).await?;
+        waiting(For::Bucket, self.state.memory.bounded(published)).await?;
         let counted = self.counted(node, range).await?;
         self.write_once(caller, node, offset, data, counted).await
     }

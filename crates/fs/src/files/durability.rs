@@ -2,6 +2,7 @@
 
 use forebay_types::Lsn;
 use forebay_vfs::{Error, Result, Trouble};
+use forebay_waits::{For, waiting};
 
 use super::Files;
 use crate::state::Journal;
@@ -40,14 +41,15 @@ impl Files {
     /// that works. Others use [`Files::stable_once`].
     pub(crate) async fn stable(&self, end: Lsn, mode: CommitMode) -> Result<()> {
         match (self.state.journal(), mode) {
-            (Journal::Disk(wal), CommitMode::Disk) => wal
-                .durable(end)
-                .await
-                .map_err(|failed| self.state.log_failed(&failed))?,
-            (Journal::Disk(wal), CommitMode::Async) => wal.complete(end).await,
+            (Journal::Disk(wal), CommitMode::Disk) => {
+                waiting(For::Flush, wal.durable(end))
+                    .await
+                    .map_err(|failed| self.state.log_failed(&failed))?
+            }
+            (Journal::Disk(wal), CommitMode::Async) => waiting(For::Flush, wal.complete(end)).await,
             (Journal::Memory { .. }, _) | (_, CommitMode::Bucket) => {
                 let _waiting = self.state.troubles.wait(Trouble::Bucket);
-                self.publisher.wait_for(end).await?;
+                waiting(For::Bucket, self.publisher.wait_for(end)).await?;
             }
         }
         self.state.signals.check_running()

@@ -22,6 +22,7 @@ use forebay_vfs::{
     Attributes, Credentials, Error, LINK_MAX, Result, Timestamp, Trouble, permission,
 };
 use forebay_view::convert::{self, owned};
+use forebay_waits::{For, waiting};
 
 use super::Files;
 use crate::state::Node;
@@ -142,7 +143,8 @@ impl Files {
             .state
             .catalog
             .name_if_published(directory.inode, name, may_be_published);
-        let entry = self.state.troubles.during(Trouble::Bucket, reading).await;
+        let reading = self.state.troubles.during(Trouble::Bucket, reading);
+        let entry = waiting(For::Bucket, reading).await;
         entry.map_err(|error| self.state.store_failed(error))
     }
 

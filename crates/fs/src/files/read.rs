@@ -11,6 +11,7 @@ use forebay_pack_store::{FetchError, Fetched, PackStore};
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode, to_usize};
 use forebay_vfs::{Credentials, Error, Pieces, ReadReply, Result, Trouble, permission};
 use forebay_view::convert::owned;
+use forebay_waits::{For, waiting};
 use futures_util::{StreamExt, stream};
 
 use super::Files;
@@ -354,7 +355,8 @@ impl Files {
         if plan.truncated.contains(block) {
             return Ok(None);
         }
-        let map = self.state.catalog.block_map(node.inode, block).await;
+        let map = self.state.catalog.block_map(node.inode, block);
+        let map = waiting(For::Bucket, map).await;
         let mut map = map.map_err(|error| self.state.store_failed(error))?;
         if let Some(map) = &mut map {
             map.truncate(end);

@@ -133,7 +133,7 @@ impl State {
         apply: impl FnOnce(&OpenCheckpoint, Lsn) -> bool,
     ) -> Result<Lsn, Refusal> {
         let (end, is_first) = {
-            let open = self.checkpoint_lock.read();
+            let open = self.open_checkpoint();
             let end = self
                 .journal()
                 .append(kind, parts)

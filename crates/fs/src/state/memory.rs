@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use forebay_cache::{Cache, Lease};
 use forebay_vfs::{ClientId, Error, Result, Trouble, Troubles, Waiting};
+use forebay_waits::{For, waiting};
 
 use super::client_shares::ClientShares;
 use super::eager_queue::EagerUploads;
@@ -91,7 +92,7 @@ impl Memory {
         self.signals.check_running()?;
         let admission = match self.try_admit(client, bytes) {
             Some(admission) => admission,
-            None => self.bounded(self.room(client, bytes)).await?,
+            None => waiting(For::Memory, self.bounded(self.room(client, bytes))).await?,
         };
         self.shares.count(client, bytes.max(1));
         Ok(admission)

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use forebay_vfs::{ClientId, Error, Result, Trouble};
+use forebay_waits::{For, waiting};
 
 use super::State;
 use super::memory::LOOK_AGAIN;
@@ -23,7 +24,8 @@ impl State {
             self.signals.wake_publisher();
         }
         if !self.has_room_for_names(client) {
-            self.memory.bounded(self.names_in_bound(client)).await?;
+            let room = self.memory.bounded(self.names_in_bound(client));
+            waiting(For::Names, room).await?;
         }
         self.name_shares.count(client, CHANGE_BYTES);
         Ok(())
@@ -64,7 +66,7 @@ impl State {
     /// record counts together with the memory of its publication, so that a checkpoint that closes takes no more
     /// than it did before.
     pub(crate) fn unpublished_names_bytes(&self) -> u64 {
-        let open = self.checkpoint_lock.read().changed_bytes();
+        let open = self.open_checkpoint().changed_bytes();
         let nodes = open + self.closed_bytes.load(Ordering::Relaxed);
         let overlay = self.catalog.overlay();
         let publishing = overlay.len() as u64 * PUBLISHING_BYTES
@@ -75,7 +77,7 @@ impl State {
     /// Waits for room in the log, which has none until its next segment is prepared, or the next checkpoint is
     /// published. After [`FsConfig::room_wait`] the call fails with [`Error::Delay`].
     pub(crate) async fn wait_for_log_room(&self, bytes: u64) -> Result<()> {
-        self.memory.bounded(self.log_room(bytes)).await
+        waiting(For::Log, self.memory.bounded(self.log_room(bytes))).await
     }
 
     async fn log_room(&self, bytes: u64) -> Result<()> {

@@ -31,6 +31,7 @@ use super::known_names::KnownNames;
 use super::passed_cookies::PassedCookies;
 use super::read_streams::Streams;
 use forebay_view::convert;
+use forebay_waits::{For, blocking, waiting};
 
 /// The memory of a changed node: its state, its entries in the table and in the list of its checkpoint, its encoded
 /// record.
@@ -47,7 +48,7 @@ pub(crate) struct Node {
     pub(crate) inode: Inode,
     /// Held while a task looks at the names in this directory in order to change them; taken before any state lock, a
     /// parent's before its child's.
-    pub(crate) names: tokio::sync::Mutex<()>,
+    names: tokio::sync::Mutex<()>,
     /// Never held across an await. Several are locked in the order of their inodes.
     state: Mutex<NodeState>,
     /// How its bytes are compressed.
@@ -154,8 +155,18 @@ impl Node {
         })
     }
 
+    #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, NodeState> {
-        self.state.lock()
+        blocking(
+            For::NodeLock,
+            || self.state.try_lock(),
+            || self.state.lock(),
+        )
+    }
+
+    /// Locks the names of a directory, from the look at the old ones to the change.
+    pub(crate) async fn lock_names(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        waiting(For::DirectoryLock, self.names.lock()).await
     }
 
     /// Notes that an entry of a directory, the one with this cookie, names the object.
@@ -187,7 +198,7 @@ impl Node {
 
     /// The state of an object that still has a name.
     pub(crate) fn lock_live(&self) -> Result<MutexGuard<'_, NodeState>> {
-        let state = self.state.lock();
+        let state = self.lock();
         if state.removed {
             Err(Error::Stale)
         } else {

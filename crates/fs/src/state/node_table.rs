@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use forebay_types::{Inode, to_usize};
 use forebay_vfs::Result;
+use forebay_waits::{For, waiting};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
@@ -98,7 +99,9 @@ impl NodeTable {
                 }
                 shard.slots.entry(inode).or_default().clone()
             };
-            let loaded = slot.get_or_try_init(&load).await.cloned();
+            // Also the callers that wait for the load of another one.
+            let loaded = waiting(For::Bucket, slot.get_or_try_init(&load));
+            let loaded = loaded.await.cloned();
             let mut shard = self.shard(inode).lock();
             let in_table = shard
                 .slots

@@ -7,6 +7,7 @@ use forebay_vfs::{
     Access, Attributes, Change, CreateMode, Created, Credentials, FileSystem, Listing, NewNode,
     ReadReply, Result, SetAttributes, Stability, Statistics, Timestamp, Verifier, WriteReply,
 };
+use forebay_waits::{For, waiting};
 
 use super::Volume;
 use crate::files::durability::Recorded;
@@ -101,7 +102,8 @@ impl FileSystem for Volume {
         let recorded = written.await?;
         let (change, reached) = match stability {
             Stability::Unstable => {
-                self.files.state.journal().complete(recorded.end).await;
+                let complete = self.files.state.journal().complete(recorded.end);
+                waiting(For::Flush, complete).await;
                 (recorded.reply, Stability::Unstable)
             }
             Stability::DataSync | Stability::FileSync => {

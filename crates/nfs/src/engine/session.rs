@@ -57,6 +57,10 @@ impl<F: FileSystem> Session<F> {
             let calls = &self.engine.metrics.calls;
             calls.answered(procedure, reply.answered(), nanos);
             self.counts.answered(nanos);
+            let watch = &self.engine.watch;
+            if nanos >= watch.above() {
+                watch.answered(self, record, procedure, reply, time);
+            }
         }
     }
 

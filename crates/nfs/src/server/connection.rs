@@ -33,7 +33,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use forebay_vfs::FileSystem;
 use tokio::net::TcpStream;
@@ -359,10 +359,11 @@ where
         Poll::Ready(Ok(()))
     }
 
-    /// Begins a call.
+    /// Begins a call, which has `waited` for its turn.
     fn begin(
         &mut self,
         record: Record,
+        waited: Option<Duration>,
         charge: Charge,
         demand: Demand,
         now: Instant,
@@ -372,7 +373,7 @@ where
         self.timeouts.called();
         let buffer = self.replies.buffer();
         let call = (self.make)(self.session.clone(), record, now, buffer);
-        match self.calls.begin(call, charge, demand, context) {
+        match self.calls.begin(call, waited, charge, demand, context) {
             Begun::Done(outcome, record, charge) => {
                 if let Some(buffer) = record.into_small_buffer() {
                     self.incoming.reuse(buffer);

@@ -14,6 +14,7 @@ use forebay_vfs::{
     NewNode, ReadReply, Result, SetAttributes, Stability, Statistics, Timestamp, Verifier,
     WriteReply,
 };
+use forebay_waits::{For, waiting};
 use tokio::sync::watch;
 
 pub struct Gated {
@@ -57,7 +58,9 @@ impl Gated {
     }
 
     async fn pass(&self) {
-        self.open.subscribe().wait_for(|open| *open).await.unwrap();
+        let mut open = self.open.subscribe();
+        let opened = open.wait_for(|open| *open);
+        waiting(For::Bucket, opened).await.unwrap();
     }
 }
 

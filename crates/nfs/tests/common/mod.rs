@@ -18,8 +18,8 @@ use forebay_metrics::{Samples, Source};
 use forebay_nfs::record::{LAST_FRAGMENT, mark};
 use forebay_nfs::xdr::Writer;
 use forebay_nfs::{
-    Export, ExportControl, Flavors, Limits, LockConfig, Metrics, Rule, Server, ServerConfig,
-    SourcePort, Squash, TlsControl, View,
+    CallWatch, Export, ExportControl, Flavors, Limits, LockConfig, Metrics, Rule, Server,
+    ServerConfig, SourcePort, Squash, TlsControl, View,
 };
 use forebay_types::VolumeId;
 use forebay_vfs::FileSystem;
@@ -74,6 +74,7 @@ pub struct Running {
     pub address: SocketAddr,
     pub metrics: Arc<Metrics>,
     pub tls: TlsControl,
+    pub watch: CallWatch,
     stop: Option<oneshot::Sender<()>>,
     served: Option<tokio::task::JoinHandle<()>>,
     runtime: Option<Runtime>,
@@ -119,6 +120,7 @@ impl Running {
             address: server.local_addr().unwrap(),
             metrics: server.metrics(),
             tls: server.tls_control(),
+            watch: server.call_watch(),
             stop: Some(stop),
             served: Some(runtime.spawn(server.serve(async { _ = stopped.await }))),
             runtime: Some(runtime),

@@ -31,7 +31,7 @@ impl Files {
         let directory = self.directory(directory).await?;
         let mut looks = 0;
         let _names = loop {
-            let names = directory.names.lock().await;
+            let names = directory.lock_names().await;
             permission::may_search(owned(&directory.lock_directory()?.record), caller)?;
             let Some(entry) = self.entry(&directory, name).await? else {
                 break names;
@@ -129,7 +129,7 @@ impl Files {
         }
         self.state.admit_names(caller.client).await?;
         let directory = self.directory(directory).await?;
-        let _names = directory.names.lock().await;
+        let _names = directory.lock_names().await;
         permission::may_search(owned(&directory.lock_directory()?.record), caller)?;
         if self.entry(&directory, name).await?.is_some() {
             return Err(Error::Exists);
@@ -223,7 +223,7 @@ impl Files {
         self.state.admit_names(caller.client).await?;
         let node = self.state.node(inode).await?;
         let directory = self.directory(directory).await?;
-        let _names = directory.names.lock().await;
+        let _names = directory.lock_names().await;
         permission::may_search(owned(&directory.lock_directory()?.record), caller)?;
         if self.entry(&directory, name).await?.is_some() {
             return Err(Error::Exists);

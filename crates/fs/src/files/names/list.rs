@@ -7,6 +7,7 @@ use forebay_meta::record::{CookieRecord, InodeRecord};
 use forebay_types::Inode;
 use forebay_vfs::{Attributes, Credentials, DirectoryEntry, Listing, Result, Trouble, permission};
 use forebay_view::convert::{DOT_DOT_COOKIE, dots, entry, owned};
+use forebay_waits::{For, waiting};
 use futures_util::StreamExt;
 
 use crate::files::Files;
@@ -53,7 +54,8 @@ impl Files {
             let from = cookie.max(DOT_DOT_COOKIE);
             let found;
             let reading = self.names_after(&directory, from, wanted);
-            (found, end) = self.state.troubles.during(Trouble::Bucket, reading).await?;
+            let reading = self.state.troubles.during(Trouble::Bucket, reading);
+            (found, end) = waiting(For::Bucket, reading).await?;
             entries.extend(found.into_iter().map(entry));
         }
         // A caller that may only read the names gets nothing about the named objects, not even handles.
@@ -162,7 +164,7 @@ impl Files {
             .map(|(first, last)| self.state.catalog.inodes_between(first, last));
         let mut scans = futures_util::stream::iter(scans).buffer_unordered(SCANS);
         let (mut found, mut damaged) = (HashMap::new(), false);
-        while let Some(scan) = scans.next().await {
+        while let Some(scan) = waiting(For::Bucket, scans.next()).await {
             match scan {
                 Ok(records) => found.extend(records),
                 Err(StoreError::Corrupt(_) | StoreError::Gone(_)) => damaged = true,

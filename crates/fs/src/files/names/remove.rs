@@ -29,7 +29,7 @@ impl Files {
         check_old_name(name)?;
         self.state.admit_names(caller.client).await?;
         let directory = self.directory(directory).await?;
-        let names = directory.names.lock().await;
+        let names = directory.lock_names().await;
         permission::may_search(owned(&directory.lock_directory()?.record), caller)?;
         let entry = self.entry(&directory, name).await?.ok_or(Error::NotFound)?;
         let is_directory = entry.kind == Kind::Directory;

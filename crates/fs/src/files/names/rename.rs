@@ -264,11 +264,11 @@ async fn lock_names<'a>(
     } else {
         (other, one)
     };
-    let first_names = first.names.lock().await;
+    let first_names = first.lock_names().await;
     if first.inode == second.inode {
         return (first_names, None);
     }
-    (first_names, Some(second.names.lock().await))
+    (first_names, Some(second.lock_names().await))
 }
 
 /// Whether `caller` may remove the old name and make the new one, in place of the object that has it.

@@ -219,7 +219,7 @@ impl Files {
             }
             node => node?,
         };
-        let _names = directory.names.lock().await;
+        let _names = directory.lock_names().await;
         let entries = self
             .state
             .catalog

@@ -43,10 +43,13 @@ where
             self.look_at_parked(now, context);
         }
         loop {
-            let record = match self.record.take() {
-                Some(record) => record,
+            let (record, waited) = match self.record.take() {
+                Some(record) => {
+                    let waited = record.arrived().elapsed();
+                    (record, Some(waited))
+                }
                 None => match self.next_record(now, context)? {
-                    Some(record) => record,
+                    Some(record) => (record, None),
                     None => return Ok(self.waiting.is_some()),
                 },
             };
@@ -54,7 +57,7 @@ where
             let demand = Demand { lane, expected };
             if let Some(charge) = self.admit(&record, demand) {
                 self.blocking.passed();
-                self.begin(record, charge, demand, now, context)?;
+                self.begin(record, waited, charge, demand, now, context)?;
                 continue;
             }
             let looked = self.look(&record, demand, now);
@@ -180,7 +183,8 @@ where
                 }
             };
             if let Some(first) = self.lanes.unpark(lane) {
-                self.begin(first.record, charge, demand, now, context)?;
+                let waited = Some(first.record.arrived().elapsed());
+                self.begin(first.record, waited, charge, demand, now, context)?;
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use forebay_waits::{FirstPoll, For};
 use tokio::task::{JoinError, JoinSet};
 
 use super::Demand;
@@ -52,10 +53,11 @@ where
         }
     }
 
-    /// Begins a call; most complete at once.
+    /// Begins a call, which has `waited` for its turn; most complete at once.
     pub(super) fn begin(
         &mut self,
         call: Call,
+        waited: Option<Duration>,
         charge: Charge,
         demand: Demand,
         context: &mut Context<'_>,
@@ -67,6 +69,10 @@ where
             }
             None => Box::pin(call),
         };
+        let first = FirstPoll::begin();
+        if let Some(time) = waited {
+            forebay_waits::add(For::Turn, time);
+        }
         match slot.as_mut().poll(context) {
             Poll::Ready((outcome, record)) => {
                 self.slot = Some(slot);
@@ -75,8 +81,9 @@ where
             Poll::Pending => {
                 self.expected += demand.expected;
                 self.metrics.calls_waiting.add(1);
+                let work = first.into_call().scope(slot);
                 self.tasks
-                    .spawn(async move { (slot.await.0, charge, demand) });
+                    .spawn(async move { (work.await.0, charge, demand) });
                 Begun::Waits
             }
         }
