@@ -1,8 +1,8 @@
-//! The control socket: connects `forebay flush`, `status`, `exports`, `events`, `top`, `quota`, `scrub` and `gc` with a
+//! The control socket: connects `forebay flush`, `status`, `exports`, `events`, `trace`, `top`, `quota`, `scrub` and `gc` with a
 //! running gateway.
 //!
 //! A gateway listens on a Unix socket in its `data_dir`. A connection carries one request and one
-//! reply, each one line of JSON; to a client that follows events, a line for each of them:
+//! reply, each one line of JSON; to a client that follows events, or traces calls, a line for each of them:
 //!
 //! ```text
 //! {"command":"status"}\n      ->      {"status":{"volume":"...", ...}}\n
@@ -14,6 +14,7 @@
 //! {"command":{"live":{"after":0}}}\n -> {"live":{"interval_seconds":2.0, ...}}\n
 //! {"command":{"events":{"after":0}}}\n -> {"events":[{"number":1, ...}]}\n
 //! {"command":{"events":{"after":0,"follow":true}}}\n -> {"event":{"number":1, ...}}\n{"lost":12}\n{"event": ...
+//! {"command":{"trace":{}}}\n      -> "tracing"\n{"call":{"procedure":"READ", ...}}\n{"lost":12}\n{"call": ...
 //! anything else               ->      {"error":"..."}\n
 //! ```
 //!
@@ -39,15 +40,19 @@ mod scrub;
 mod server;
 mod space;
 mod status;
+mod trace;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
+use forebay_nfs::CallWatch;
+
 use crate::live::Live;
 use crate::metrics::Metrics;
+use crate::trace::Paths;
 
 pub use client::{
-    ClientError, events, exports, flush, follow_events, gc, live, quota, scrub, status,
+    ClientError, events, exports, flush, follow_events, gc, live, quota, scrub, status, trace,
 };
 pub use events::{EventsRequest, Followed};
 pub use exports::ExportStatus;
@@ -65,9 +70,10 @@ pub use status::{
     ArchivedLogs, CheckpointState, Compression, Deduplication, DiskCache, FlushReport, LogError,
     Status, StoreError,
 };
+pub use trace::Traced;
 
 /// The operations of a gateway that the control socket and admin HTTP need.
-pub trait Control: Send + Sync + 'static {
+pub trait Control: Paths + 'static {
     /// Publishes everything that has been written so far; returns when the bucket has it. Waits without a limit.
     /// Dropping the future ends the waiting, not the publishing.
     fn flush(&self) -> impl Future<Output = Result<FlushReport, String>> + Send;
@@ -95,6 +101,9 @@ pub trait Control: Send + Sync + 'static {
 
     /// The last ten minutes: the points with a sequence number above `after`, and tables of now. Answers at once.
     fn live(&self, after: u64) -> impl Future<Output = Live> + Send;
+
+    /// Handle for watching the calls of its clients.
+    fn calls(&self) -> CallWatch;
 
     /// The registry of its metrics.
     fn metrics(&self) -> Metrics;

@@ -17,6 +17,7 @@ mod log;
 mod quota;
 mod salvage;
 mod scrub;
+mod trace;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -37,6 +38,7 @@ pub use keys::KeysRequest;
 pub use log::LogRequest;
 pub use salvage::SalvageRequest;
 pub use scrub::ScrubCommand;
+pub use trace::TraceCommand;
 
 /// The flag of `serve` that is short for `--takeover=allow`.
 const TAKE_OVER: &str = "take-over";
@@ -79,6 +81,8 @@ pub enum Request {
     },
     /// Print the latest messages of a running gateway.
     Events(EventsCommand),
+    /// Print the calls of the running gateway as they happen.
+    Trace(TraceCommand),
     /// Print, salvage or delete the logs of a gateway.
     Log(LogRequest),
     /// Check the volume in the store.
@@ -157,6 +161,7 @@ pub fn parse(
             json: matches.get_flag("json"),
         },
         "events" => Request::Events(events::request(matches)),
+        "trace" => Request::Trace(trace::request(matches)),
         "fsck" => Request::Fsck(fsck::request(matches)),
         "gc" => Request::Gc(gc::request(matches)),
         "scrub" => Request::Scrub(scrub::request(matches)),
@@ -270,6 +275,7 @@ pub fn command() -> Command {
             .arg(json.clone()),
         )
         .subcommand(events::command(&json))
+        .subcommand(trace::command(&json))
         .subcommand(fsck::command(&json))
         .subcommand(gc::command(&json))
         .subcommand(scrub::command(&json))

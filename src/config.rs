@@ -44,8 +44,8 @@ pub use table::{Default, Setting};
 pub use value::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, Dedup, Encryption, Endpoint,
     HostNames, KmsKey, LOG_MODULES, LogFormat, LogLevel, LogLevels, LogMode, LogModule,
-    MaybeAddress, MaybeFile, Region, Restore, Sealing, Security, Size, SourcePort, Squash,
-    StorageClass, StoreUrl, Switch, Tags, Takeover, Value, Written, Xprtsec,
+    MaybeAddress, MaybeDuration, MaybeFile, Region, Restore, Sealing, Security, Size, SourcePort,
+    Squash, StorageClass, StoreUrl, Switch, Tags, Takeover, Value, Written, Xprtsec,
 };
 
 impl Config {

@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 
 use forebay_fs::{Expected, FsConfig, Introduction, LogConfig, Opening, Stopped, Takeover, Volume};
 use forebay_nfs::rpcbind::Registration;
-use forebay_nfs::{Export, ExportControl, Limits, Server, ServerConfig, TlsControl, View};
+use forebay_nfs::{
+    CallWatch, Export, ExportControl, Limits, Server, ServerConfig, TlsControl, View,
+};
 use forebay_object::{CountingStore, CredentialSource, Needs, Store};
-use forebay_types::VolumeId;
+use forebay_types::{Inode, VolumeId};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -29,6 +31,7 @@ use crate::new_volume::NewVolume;
 use crate::serve::{Failure, Gateway};
 use crate::store;
 use crate::tls;
+use crate::trace::{Paths, SlowCalls};
 use crate::watch::{Counters, Watcher};
 
 /// The limit for closing a volume whose gateway cannot listen.
@@ -125,6 +128,14 @@ pub struct NfsGateway {
     registration: Mutex<Option<Registration>>,
     metrics: Metrics,
     recorder: Recorder,
+    calls: CallWatch,
+    slow_calls: SlowCalls,
+}
+
+impl Paths for Volume {
+    async fn path_of(&self, fileid: u64) -> Option<Vec<u8>> {
+        Volume::path_of(self, Inode(fileid)).await
+    }
 }
 
 impl NfsGateway {
@@ -223,6 +234,7 @@ impl NfsGateway {
                 .map_err(|error| listen_failed(config.listen, &error))?;
             let address = server.local_addr().map_err(|error| error.to_string())?;
             let export_control = server.export_control();
+            let calls = server.call_watch();
             let tls_control = server.tls_control();
             tls_control.replace(tls);
             let server = server.with_locks(lock_config(&config)).await;
@@ -231,14 +243,22 @@ impl NfsGateway {
                 format!("cannot store the list of clients that hold locks in {folder}: {error}; check that the folder belongs to this user, and that its disk is not full")
             })?;
             let registration = register_with_rpcbind(config.rpcbind, address).await?;
-            Ok::<_, Failure>((server, address, export_control, tls_control, registration))
+            Ok::<_, Failure>((
+                server,
+                address,
+                export_control,
+                tls_control,
+                calls,
+                registration,
+            ))
         };
         let listening = listening.await;
         if listening.is_err() {
             // No client was served: another gateway may have the volume.
             volume.close(CLOSE_AFTER_FAILURE).await;
         }
-        let (server, address, export_control, tls_control, registration) = listening?;
+        let (server, address, export_control, tls_control, calls, registration) = listening?;
+        let slow_calls = SlowCalls::start(calls.clone(), volume.clone(), config.slow_call.0);
         let watched = volume.clone();
         let watcher = Watcher::new(
             move || watched.status(),
@@ -282,6 +302,8 @@ impl NfsGateway {
             recorder: Recorder::new(metrics.clone(), calls, volume.clone()),
             volume,
             metrics,
+            calls,
+            slow_calls,
         })
     }
 
@@ -424,6 +446,7 @@ impl Gateway for NfsGateway {
             .map_err(|error| error.to_string())?;
         self.tls_control.replace(tls);
         *shown = served;
+        self.slow_calls.set(config.slow_call.0);
         if let Some(credentials) = &self.credentials {
             credentials.read_again();
         }

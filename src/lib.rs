@@ -53,4 +53,5 @@ pub mod serve;
 pub mod store;
 mod taken_over;
 pub mod tls;
+pub mod trace;
 pub mod watch;

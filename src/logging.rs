@@ -35,8 +35,11 @@ use crate::config::{Config, LogFormat, LogLevels};
 use events::EventLayer;
 use filter::Filter;
 use form::Form;
-use limit::Limiter;
+pub(crate) use limit::Limiter;
+#[cfg(test)]
+pub(crate) use limit::{OF_CLIENT, OF_KIND};
 use line::Lines;
+pub(crate) use line::escaped;
 use record::{client_of, message_of};
 
 /// The target of messages about messages, which are not limited themselves.

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use forebay::admin::{self, Followed, QuotaRequest, QuotaTable, ScrubRequest};
+use forebay::admin::{self, Followed, QuotaRequest, QuotaTable, ScrubRequest, Traced};
 use forebay::bench::{self, Interrupt, Plan};
-use forebay::cli::{self, ConfigForm, EventsCommand, Request, ScrubCommand};
+use forebay::cli::{self, ConfigForm, EventsCommand, Request, ScrubCommand, TraceCommand};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::credentials::{self, Credentials, Typed};
 use forebay::gateway::{self, NfsGateway};
@@ -191,21 +191,31 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 );
             }
             let each = |followed| match followed {
-                Followed::Event(event) => {
-                    let Ok(line) = line(&event) else {
-                        return ControlFlow::Break(());
-                    };
-                    let mut output = io::stdout().lock();
-                    let written = writeln!(output, "{line}").and_then(|()| output.flush());
-                    // There is no reader any more.
-                    written.map_or(ControlFlow::Break(()), |()| ControlFlow::Continue(()))
-                }
+                Followed::Event(event) => print_line(line(&event).ok()),
                 Followed::Lost(count) => {
                     eprintln!("forebay: {count} events are left out here: they came too fast");
                     ControlFlow::Continue(())
                 }
             };
             block_on(admin::follow_events(&data_dir, after, each))
+        }
+        Request::Trace(TraceCommand { request, json }) => {
+            let data_dir = load()?.data_dir;
+            let each = |traced| match traced {
+                Traced::Begun => {
+                    eprintln!("forebay: tracing calls, until Ctrl-C");
+                    ControlFlow::Continue(())
+                }
+                Traced::Call(call) => print_line(match json {
+                    true => serde_json::to_string(&call).ok(),
+                    false => Some(call.to_string()),
+                }),
+                Traced::Lost(count) => {
+                    eprintln!("forebay: {count} calls are left out here: they came too fast");
+                    ControlFlow::Continue(())
+                }
+            };
+            block_on(admin::trace(&data_dir, request, each))
         }
         Request::Log(request) => {
             let config = load_with_store()?;
@@ -359,6 +369,17 @@ fn block_on<T>(
         .build()
         .map_err(failed)?;
     runtime.block_on(exchange).map_err(failed)
+}
+
+/// Prints a line at once, and continues while there is a line and a reader.
+fn print_line(line: Option<String>) -> ControlFlow<()> {
+    let Some(line) = line else {
+        return ControlFlow::Break(());
+    };
+    let mut output = io::stdout().lock();
+    let written = writeln!(output, "{line}").and_then(|()| output.flush());
+    // There is no reader any more.
+    written.map_or(ControlFlow::Break(()), |()| ControlFlow::Continue(()))
 }
 
 /// Writes to standard output. If the reader closes the pipe (`| head`), that is not a failure.

@@ -12,11 +12,12 @@ use tokio::time::timeout;
 use crate::live::Live;
 use crate::logging::Event;
 use crate::taken_over;
+use crate::trace::TraceRequest;
 
 use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
 use super::{
     EventsRequest, ExportStatus, FlushReport, Followed, GcOrder, GcReport, LiveRequest,
-    QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Status, folder_lock,
+    QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Status, Traced, folder_lock,
 };
 
 /// How long a gateway may take to report its status.
@@ -71,8 +72,8 @@ pub enum ClientError {
         /// The step of the opening.
         step: String,
     },
-    /// It has closed the connection on which events were followed.
-    #[error("the gateway with data_dir = {} has stopped, or has dropped this follower because it read nothing for some seconds", .0.display())]
+    /// It has closed the connection on which events were followed or calls traced.
+    #[error("the gateway with data_dir = {} has stopped, or has dropped this client because it read nothing for some seconds", .0.display())]
     Ended(PathBuf),
     /// The gateway could not do what the request asks for.
     #[error("{0}")]
@@ -191,11 +192,48 @@ pub async fn follow_events(
         after,
         follow: true,
     };
+    let each = |reply| {
+        Ok(each(match reply {
+            Reply::Event(event) => Followed::Event(event),
+            Reply::Lost(count) => Followed::Lost(count),
+            other => return Err(other),
+        }))
+    };
+    follow(data_dir, Command::Events(request), each).await
+}
+
+/// Passes the calls that are answered from now on to `each`, until it says to break. The gateway drops a client that reads
+/// nothing for some seconds.
+///
+/// # Errors
+/// As for [`status`], and the end of the gateway.
+pub async fn trace(
+    data_dir: &Path,
+    request: TraceRequest,
+    mut each: impl FnMut(Traced) -> ControlFlow<()>,
+) -> Result<(), ClientError> {
+    let each = |reply| {
+        Ok(each(match reply {
+            Reply::Tracing => Traced::Begun,
+            Reply::Call(call) => Traced::Call(call),
+            Reply::Lost(count) => Traced::Lost(count),
+            other => return Err(other),
+        }))
+    };
+    follow(data_dir, Command::Trace(request), each).await
+}
+
+/// Passes each line of the answer to `each`, until it says to break; it returns those that it does not expect.
+async fn follow(
+    data_dir: &Path,
+    command: Command,
+    mut each: impl FnMut(Reply) -> Result<ControlFlow<()>, Reply>,
+) -> Result<(), ClientError> {
     let broken = |problem: String| ClientError::Broken {
         data_dir: data_dir.to_owned(),
         problem,
     };
-    let mut stream = BufReader::new(request_to(data_dir, Command::Events(request)).await?);
+    let mut stream = BufReader::new(request_to(data_dir, command).await?);
     loop {
         let mut line = Vec::new();
         let mut limited = (&mut stream).take(REPLY_LIMIT as u64);
@@ -203,13 +241,10 @@ pub async fn follow_events(
         if read.map_err(|error| broken(error.to_string()))? == 0 {
             return Err(ClientError::Ended(data_dir.to_owned()));
         }
-        let followed = match parsed(data_dir, &line)? {
-            Reply::Event(event) => Followed::Event(event),
-            Reply::Lost(count) => Followed::Lost(count),
-            other => return Err(unexpected(data_dir, other)),
-        };
-        if each(followed).is_break() {
-            return Ok(());
+        match each(parsed(data_dir, &line)?) {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(())) => return Ok(()),
+            Err(other) => return Err(unexpected(data_dir, other)),
         }
     }
 }
@@ -309,6 +344,8 @@ fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
         | Reply::Gc(_)
         | Reply::Events(_)
         | Reply::Event(_)
+        | Reply::Tracing
+        | Reply::Call(_)
         | Reply::Lost(_) => ClientError::Broken {
             data_dir: data_dir.to_owned(),
             problem: "it answered another request".to_owned(),

@@ -69,7 +69,11 @@ fn reply(event: Arc<Event>) -> Reply {
 }
 
 /// Nothing if the client does not take it.
-async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: Reply, limit: Duration) -> Option<()> {
+pub(super) async fn send(
+    stream: &mut (impl AsyncWrite + Unpin),
+    reply: Reply,
+    limit: Duration,
+) -> Option<()> {
     let line = to_line(&reply).ok()?;
     timeout(limit, stream.write_all(&line)).await.ok()?.ok()
 }

@@ -21,6 +21,8 @@ pub fn reply(line: &[u8]) -> Option<(Vec<u8>, String)> {
         Reply::Gc(report) => report.to_string(),
         Reply::Events(events) => events.iter().map(ToString::to_string).collect(),
         Reply::Event(event) => event.to_string(),
+        Reply::Tracing => String::new(),
+        Reply::Call(call) => call.to_string(),
         Reply::Lost(count) => count.to_string(),
         Reply::Opening(text) | Reply::Error(text) => text.clone(),
     };

@@ -7,6 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::live::Live;
 use crate::logging::Event;
+use crate::trace::{TraceRequest, TracedCall};
 
 use super::{
     EventsRequest, ExportStatus, FlushReport, GcOrder, GcReport, LiveRequest, QuotaReport,
@@ -32,6 +33,7 @@ pub(super) enum Command {
     Gc(GcOrder),
     Events(EventsRequest),
     Live(LiveRequest),
+    Trace(TraceRequest),
 }
 
 /// A gateway's reply.
@@ -48,7 +50,11 @@ pub(super) enum Reply {
     Live(Box<Live>),
     /// The next one for a follower.
     Event(Box<Event>),
-    /// The number of events that a follower has missed, since it read too slowly.
+    /// The trace has begun.
+    Tracing,
+    /// The next call for a client that traces.
+    Call(Box<TracedCall>),
+    /// The number of events or calls that a client has missed, since it read too slowly.
     Lost(u64),
     /// The gateway is still opening the volume, and is at this step.
     Opening(String),

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use super::events::{EventsRequest, follow};
 use super::folder_lock::FolderLock;
 use super::message::{Command, REQUEST_LIMIT, Reply, Request, read_line, to_line};
+use super::trace::trace;
 use super::{Control, FolderError};
 use crate::logging::Events;
 
@@ -26,6 +27,9 @@ const FLUSHES: usize = 16;
 
 /// Maximum number of connections that follow events.
 const FOLLOWERS: usize = 8;
+
+/// Maximum number of connections that trace calls.
+const TRACES: usize = 8;
 
 /// How long a client may take to send its line, and to take the reply.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,6 +53,7 @@ struct Limits {
     connections: Arc<Semaphore>,
     flushes: Arc<Semaphore>,
     followers: Arc<Semaphore>,
+    traces: Arc<Semaphore>,
 }
 
 impl Server {
@@ -63,6 +68,7 @@ impl Server {
             connections: Arc::new(Semaphore::new(CONNECTIONS)),
             flushes: Arc::new(Semaphore::new(FLUSHES)),
             followers: Arc::new(Semaphore::new(FOLLOWERS)),
+            traces: Arc::new(Semaphore::new(TRACES)),
         };
         Ok(Server {
             listener,
@@ -140,6 +146,17 @@ async fn converse<C: Control>(
                 Err(_) => Reply::Error(format!("{FOLLOWERS} other clients follow events already")),
             }
         }
+        Ok(Command::Trace(request)) => {
+            drop(permit);
+            let control = asked.control.borrow().clone();
+            match (control, asked.limits.traces.try_acquire()) {
+                (None, _) => Reply::Opening(asked.opening.step().what),
+                (_, Err(_)) => Reply::Error(format!("{TRACES} other clients trace calls already")),
+                (Some(control), Ok(_permit)) => {
+                    return trace(stream, &*control, &request, TIMEOUT).await;
+                }
+            }
+        }
         Ok(command) => answer(command, asked, permit).await,
         Err(problem) => Reply::Error(problem),
     };
@@ -188,6 +205,8 @@ async fn answer<C: Control>(
     };
     match command {
         Command::Events(request) => listed(request),
+        // It has a conversation of its own.
+        Command::Trace(_) => Reply::Error("a trace is not one answer".to_owned()),
         Command::Status => Reply::Status(Box::new(control.status().await)),
         Command::Exports => Reply::Exports(control.exports().await),
         Command::Flush => {

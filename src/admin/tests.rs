@@ -19,12 +19,14 @@ use crate::live::{BucketFlow, FileRow, Flow, Limits, Live, Point};
 use crate::watch::Wait;
 
 mod followers;
+mod traces;
 
 /// A gateway whose flush waits until the test releases it.
 #[derive(Default)]
 struct Fake {
     let_go: Notify,
     broken: bool,
+    calls: forebay_nfs::CallWatch,
 }
 
 pub(crate) fn some_status() -> Status {
@@ -192,9 +194,19 @@ pub(crate) fn export() -> ExportStatus {
     }
 }
 
+impl crate::trace::Paths for Fake {
+    async fn path_of(&self, fileid: u64) -> Option<Vec<u8>> {
+        (fileid > 0).then(|| b"/dir".to_vec())
+    }
+}
+
 impl Control for Fake {
     async fn live(&self, after: u64) -> crate::live::Live {
         some_live(after)
+    }
+
+    fn calls(&self) -> forebay_nfs::CallWatch {
+        self.calls.clone()
     }
 
     fn metrics(&self) -> crate::metrics::Metrics {

@@ -13,9 +13,10 @@ use super::raw::{Raw, within};
 use super::table::settings;
 use super::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, ConfigError, Dedup, Encryption,
-    Endpoint, Export, HostNames, KmsKey, LogFormat, LogLevels, LogMode, MaybeAddress, MaybeFile,
-    Region, Restore, Sealing, Security, Setting, Size, Source, SourcePort, Squash, StorageClass,
-    StoreUrl, Switch, Tags, Takeover, Value, Written, Xprtsec, exports,
+    Endpoint, Export, HostNames, KmsKey, LogFormat, LogLevels, LogMode, MaybeAddress,
+    MaybeDuration, MaybeFile, Region, Restore, Sealing, Security, Setting, Size, Source,
+    SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Takeover, Value, Written, Xprtsec,
+    exports,
 };
 
 settings! {
@@ -228,5 +229,8 @@ settings! {
         log_level: LogLevels = Fixed("info");
         /// Form of messages on standard error: `text`, or `json`, one object a line.
         log_format: LogFormat = Fixed("text");
+        /// Calls of clients that take at least this long are logged, one line each, with what they waited for: at most 10 a
+        /// minute for each client and 100 for all, and then the number of the others. `none` logs none.
+        slow_call: MaybeDuration = Fixed("1s");
     }
 }

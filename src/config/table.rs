@@ -48,7 +48,14 @@ impl Setting {
         let prefixes = ["tls_", "admin_tls_"];
         self.is_of_exports()
             || prefixes.iter().any(|prefix| self.key.starts_with(prefix))
-            || ["admin_hosts", "admin_token", "log_level", "shutdown_limit"].contains(&self.key)
+            || [
+                "admin_hosts",
+                "admin_token",
+                "log_level",
+                "shutdown_limit",
+                "slow_call",
+            ]
+            .contains(&self.key)
     }
 
     /// Its flag, without the dashes in front: `log-limit`.

@@ -21,6 +21,7 @@ pub use choice::{
     LogMode, Restore, Sealing, SourcePort, Squash, Switch, Takeover,
 };
 pub use clients::Clients;
+pub use duration::MaybeDuration;
 pub use file::MaybeFile;
 pub use kms::{Endpoint, Region};
 pub use log_levels::{LOG_MODULES, LogLevels, LogModule};

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use forebay_fs::{CollectorWait, LimitChange};
+use forebay_nfs::CallWatch;
 use forebay_salvage::logs;
 
 use super::NfsGateway;
@@ -16,9 +17,20 @@ use crate::health::Health;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::scrub;
+use crate::trace::Paths;
 use crate::watch;
 
+impl Paths for NfsGateway {
+    async fn path_of(&self, fileid: u64) -> Option<Vec<u8>> {
+        Paths::path_of(&self.volume, fileid).await
+    }
+}
+
 impl Control for NfsGateway {
+    fn calls(&self) -> CallWatch {
+        self.calls.clone()
+    }
+
     async fn flush(&self) -> Result<FlushReport, String> {
         let (before, started) = (self.requests.counts(), Instant::now());
         let published = self

@@ -63,9 +63,19 @@ impl Fake {
     }
 }
 
+impl crate::trace::Paths for Fake {
+    async fn path_of(&self, _: u64) -> Option<Vec<u8>> {
+        None
+    }
+}
+
 impl Control for Fake {
     async fn live(&self, after: u64) -> crate::live::Live {
         some_live(after)
+    }
+
+    fn calls(&self) -> forebay_nfs::CallWatch {
+        forebay_nfs::CallWatch::default()
     }
 
     fn metrics(&self) -> crate::metrics::Metrics {

@@ -16,10 +16,10 @@ use std::hash::Hash;
 use std::time::Duration;
 
 /// Messages a minute of one kind about one client.
-pub(super) const OF_CLIENT: u32 = 10;
+pub(crate) const OF_CLIENT: u32 = 10;
 
 /// Messages a minute of one kind.
-pub(super) const OF_KIND: u32 = 100;
+pub(crate) const OF_KIND: u32 = 100;
 
 /// Maximum number of pairs of kind and client. Beyond it, only the limit of the kind applies.
 pub(super) const CLIENTS: usize = 256;
@@ -37,7 +37,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// The printed and held messages of all kinds, which are identified by `K`.
 #[derive(Debug)]
-pub(super) struct Limiter<K> {
+pub(crate) struct Limiter<K> {
     kinds: HashMap<K, Bucket>,
     clients: HashMap<(K, String), Bucket>,
     swept: Option<Duration>,
@@ -45,11 +45,11 @@ pub(super) struct Limiter<K> {
 
 /// Messages that were held.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Held<K> {
+pub(crate) struct Held<K> {
     pub(super) kind: K,
-    pub(super) count: u64,
+    pub(crate) count: u64,
     /// Their client, if all are about one.
-    pub(super) client: Option<String>,
+    pub(crate) client: Option<String>,
     /// The beginning of the first of them.
     pub(super) sample: String,
 }
@@ -69,7 +69,7 @@ struct Bucket {
 }
 
 impl<K: Hash + Eq + Clone> Limiter<K> {
-    pub(super) fn new() -> Limiter<K> {
+    pub(crate) fn new() -> Limiter<K> {
         Limiter {
             kinds: HashMap::new(),
             clients: HashMap::new(),
@@ -79,7 +79,7 @@ impl<K: Hash + Eq + Clone> Limiter<K> {
 
     /// Whether a message of this kind, about this client, is printed `now`. Otherwise it is counted; if it is the
     /// first held one, its text is taken from `sample`.
-    pub(super) fn admit(
+    pub(crate) fn admit(
         &mut self,
         kind: &K,
         client: Option<&str>,
@@ -109,7 +109,7 @@ impl<K: Hash + Eq + Clone> Limiter<K> {
     }
 
     /// The held messages to be reported `now`: those whose first one was held a minute ago. All of them, if `all`.
-    pub(super) fn due(&mut self, now: Duration, all: bool) -> Vec<Held<K>> {
+    pub(crate) fn due(&mut self, now: Duration, all: bool) -> Vec<Held<K>> {
         let mut due = Vec::new();
         let is_due = |bucket: &Bucket| {
             bucket.held > 0 && (all || now.saturating_sub(bucket.since) >= MINUTE)

@@ -64,7 +64,7 @@ impl<W: Write> Write for Line<W> {
 
 /// The text without characters that affect lines or terminals, and its first `bytes` bytes with a note if there are
 /// more.
-pub(super) fn escaped(text: &str, bytes: usize) -> String {
+pub(crate) fn escaped(text: &str, bytes: usize) -> String {
     let kept = cut(text, bytes);
     let mut line = String::with_capacity(kept.len() + 1);
     for character in kept.chars() {

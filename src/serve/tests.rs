@@ -31,12 +31,22 @@ struct Fake {
     refuses: bool,
 }
 
+impl crate::trace::Paths for Fake {
+    async fn path_of(&self, _: u64) -> Option<Vec<u8>> {
+        None
+    }
+}
+
 impl Control for Fake {
     async fn live(&self, after: u64) -> crate::live::Live {
         crate::live::Live {
             time: after as f64,
             ..Default::default()
         }
+    }
+
+    fn calls(&self) -> forebay_nfs::CallWatch {
+        forebay_nfs::CallWatch::default()
     }
 
     fn metrics(&self) -> crate::metrics::Metrics {

@@ -31,4 +31,5 @@ mod soak;
 mod support;
 mod takeover;
 mod tls;
+mod trace;
 mod waits;

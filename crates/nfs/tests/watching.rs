@@ -31,7 +31,7 @@ fn waits(call: &SeenCall) -> Vec<For> {
 fn a_call_is_seen_with_what_it_is_about_and_what_it_waited_for() {
     let fs = Gated::new(true);
     let server = Running::new(fs.clone(), config());
-    let mut client = server.client().with_identity(As::User(1000, 100, vec![]));
+    let mut client = server.client().with_identity(As::User(0, 7, vec![]));
     let root = client.root();
     let mut calls = server.watch.watch(CallFilter::default(), 100);
     let file = client.create(&root, "file\n");
@@ -47,7 +47,7 @@ fn a_call_is_seen_with_what_it_is_about_and_what_it_waited_for() {
     assert_eq!((create.procedure, create.result), ("CREATE", "ok"));
     assert_eq!(create.name.as_deref(), Some(&b"file\n"[..]));
     assert_eq!(create.client, std::net::Ipv4Addr::LOCALHOST);
-    assert_eq!(create.user, Some(1000));
+    assert_eq!(create.user, Some(0));
     let write = call(&mut calls);
     assert_eq!(
         (write.procedure, write.offset, write.size),

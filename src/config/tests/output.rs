@@ -72,6 +72,7 @@ fn unusual() -> Places {
         "nas.example.com,192.0.2.7",
         "warn,nfs=debug",
         "json",
+        "250ms",
     ]) {
         places = places.flag(setting.key, text);
     }

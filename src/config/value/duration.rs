@@ -28,9 +28,49 @@ impl Value for Duration {
     }
 }
 
+/// The word for no duration.
+const NONE: &str = "none";
+
+/// A duration above 0; `None` if there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaybeDuration(pub Option<Duration>);
+
+impl Value for MaybeDuration {
+    const KIND: &'static str = "duration";
+    const EXAMPLE: &'static str = "none, or a duration such as 1s or 250ms";
+
+    fn read(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            NONE => Ok(MaybeDuration(None)),
+            text => match Duration::read(text)? {
+                Duration::ZERO => Err("it has to be above 0".to_owned()),
+                duration => Ok(MaybeDuration(Some(duration))),
+            },
+        }
+    }
+
+    fn write(&self) -> Written {
+        match self.0 {
+            None => Written::Text(NONE.to_owned()),
+            Some(duration) => duration.write(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_duration_may_be_none_and_not_0() {
+        assert_eq!(MaybeDuration::read("none"), Ok(MaybeDuration(None)));
+        let second = MaybeDuration(Some(Duration::from_secs(1)));
+        assert_eq!(MaybeDuration::read(" 1s"), Ok(second));
+        assert!(MaybeDuration::read("0s").is_err());
+        for value in [MaybeDuration(None), second] {
+            assert_eq!(MaybeDuration::read(&value.write().to_string()), Ok(value));
+        }
+    }
 
     #[test]
     fn durations_are_read_as_people_write_them() {
