@@ -1,7 +1,11 @@
 //! Faults, and where an operator sees each of them. docs/operations.md has the table. Other faults are in the tests of
 //! their kind: see the uses of [`Signs`].
 
+use std::fs;
+use std::process::Command;
+
 use crate::metrics::{ADMIN, Scrape};
+use crate::support::nfs::Stable;
 use crate::support::s3_proxy::{Fault, Proxy};
 use crate::support::s3_server::S3Server;
 use crate::support::signs::Signs;
@@ -114,4 +118,48 @@ fn a_fence_is_seen_in_the_last_message_and_by_the_silence() {
     assert_eq!(code, Some(3));
     assert!(messages.contains(signs.message), "{messages}");
     second.stop_cleanly();
+}
+
+/// Makes a library by which each flush of a mapped file takes this much longer, for `LD_PRELOAD`.
+fn slow_disk(place: &Place, milliseconds: u32) -> String {
+    let (source, library) = (place.path("slow.c"), place.path("slow.so"));
+    let text = format!(
+        "#include <stddef.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n\
+         int msync(void *address, size_t length, int flags) {{\n\
+             usleep({milliseconds} * 1000);\n\
+             return syscall(SYS_msync, address, length, flags);\n}}\n"
+    );
+    fs::write(&source, text).unwrap();
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&library, &source])
+        .status();
+    assert!(built.unwrap().success(), "cc");
+    library.display().to_string()
+}
+
+#[test]
+fn a_slow_disk_is_what_slow_calls_waited_for() {
+    let place = Place::new();
+    let library = slow_disk(&place, 300);
+    let mut flags = place.flags("data");
+    flags.extend([ADMIN, "--slow-call=200ms"].map(str::to_owned));
+    let gateway = Gateway::start(&flags, &[("LD_PRELOAD", &library)]);
+    let mut client = gateway.client();
+    let root = client.mount();
+    let file = client.create(&root, b"file");
+    client
+        .write(&file, 0, b"to the disk", Stable::FileSync)
+        .unwrap();
+    let signs = Signs {
+        trouble: "the disk of the log is slow",
+        metric: "log_flush_duration_seconds_sum{outcome=\"ok\"}",
+        problem: "",
+        message: "slow call: WRITE",
+    };
+    signs.are_seen(&gateway);
+    gateway.says("for flush");
+    let waited = Scrape::of(&gateway).value("nfs_slow_calls_total");
+    assert!(waited >= 1.0, "{waited}");
+    gateway.stop_cleanly();
 }

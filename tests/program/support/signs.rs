@@ -69,7 +69,7 @@ impl Signs {
         let row = page.lines().find(|line| line.starts_with(&begin));
         let row = row.unwrap_or_else(|| panic!("no row {}", self.trouble));
         let family = self.metric.split('{').next().unwrap();
-        let family = family.strip_suffix("_count").unwrap_or(family);
+        let family = family.trim_end_matches("_count").trim_end_matches("_sum");
         for sign in [&format!("forebay_{family}"), self.problem, self.message] {
             assert!(row.contains(sign), "{sign} is not in {row}");
         }
