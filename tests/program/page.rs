@@ -96,7 +96,9 @@ fn under_load_the_page_shows_plots_clients_files_and_requests() {
         browser.until(
             "[...document.querySelectorAll('.canvas')].every((one) => one.dataset.points >= 4)",
         );
-        browser.until("document.querySelector('#writes .line0').getAttribute('d').includes('L')");
+        browser.until(
+            "document.querySelector('#writes .canvas .line0').getAttribute('d').includes('L')",
+        );
         browser.until("document.querySelector('#reads .canvas').getAttribute('aria-valuetext').includes('iB/s')");
         browser.until(&shows("admin HTTP on http://"));
         browser.photograph("load-light");

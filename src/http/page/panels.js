@@ -143,8 +143,8 @@ export class Panels {
     const limits = byId("limits");
     this.#bars = {
       log: new Bar(limits, "Log"),
-      memory: new Bar(limits, "Memory of file data"),
-      names: new Bar(limits, "Memory of names"),
+      memory: new Bar(limits, "Memory"),
+      names: new Bar(limits, "Names in memory"),
       disk_cache: new Bar(limits, "Disk cache"),
     };
     limits.append(this.#hits);
