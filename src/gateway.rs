@@ -234,7 +234,7 @@ impl NfsGateway {
                 .map_err(|error| listen_failed(config.listen, &error))?;
             let address = server.local_addr().map_err(|error| error.to_string())?;
             let export_control = server.export_control();
-            let calls = server.call_watch();
+            let call_watch = server.call_watch();
             let tls_control = server.tls_control();
             tls_control.replace(tls);
             let server = server.with_locks(lock_config(&config)).await;
@@ -248,7 +248,7 @@ impl NfsGateway {
                 address,
                 export_control,
                 tls_control,
-                calls,
+                call_watch,
                 registration,
             ))
         };
@@ -257,8 +257,8 @@ impl NfsGateway {
             // No client was served: another gateway may have the volume.
             volume.close(CLOSE_AFTER_FAILURE).await;
         }
-        let (server, address, export_control, tls_control, calls, registration) = listening?;
-        let slow_calls = SlowCalls::start(calls.clone(), volume.clone(), config.slow_call.0);
+        let (server, address, export_control, tls_control, call_watch, registration) = listening?;
+        let slow_calls = SlowCalls::start(call_watch.clone(), volume.clone(), config.slow_call.0);
         let watched = volume.clone();
         let watcher = Watcher::new(
             move || watched.status(),
@@ -302,7 +302,7 @@ impl NfsGateway {
             recorder: Recorder::new(metrics.clone(), calls, volume.clone()),
             volume,
             metrics,
-            calls,
+            calls: call_watch,
             slow_calls,
         })
     }
