@@ -17,6 +17,7 @@ mod log;
 mod quota;
 mod salvage;
 mod scrub;
+mod top;
 mod trace;
 
 use std::ffi::OsString;
@@ -38,6 +39,7 @@ pub use keys::KeysRequest;
 pub use log::LogRequest;
 pub use salvage::SalvageRequest;
 pub use scrub::ScrubCommand;
+pub use top::TopForm;
 pub use trace::TraceCommand;
 
 /// The flag of `serve` that is short for `--takeover=allow`.
@@ -83,6 +85,8 @@ pub enum Request {
     Events(EventsCommand),
     /// Print the calls of the running gateway as they happen.
     Trace(TraceCommand),
+    /// Show what a running gateway does, live.
+    Top(TopForm),
     /// Print, salvage or delete the logs of a gateway.
     Log(LogRequest),
     /// Check the volume in the store.
@@ -162,6 +166,7 @@ pub fn parse(
         },
         "events" => Request::Events(events::request(matches)),
         "trace" => Request::Trace(trace::request(matches)),
+        "top" => Request::Top(top::form(matches)),
         "fsck" => Request::Fsck(fsck::request(matches)),
         "gc" => Request::Gc(gc::request(matches)),
         "scrub" => Request::Scrub(scrub::request(matches)),
@@ -276,6 +281,7 @@ pub fn command() -> Command {
         )
         .subcommand(events::command(&json))
         .subcommand(trace::command(&json))
+        .subcommand(top::command(&json))
         .subcommand(fsck::command(&json))
         .subcommand(gc::command(&json))
         .subcommand(scrub::command(&json))

@@ -20,6 +20,7 @@
 //! * [`logging`]: the program's messages, on standard error.
 //! * `scrub`: answers `forebay scrub`.
 //! * [`tls`]: the files of TLS.
+//! * [`top`]: `forebay top`.
 //! * [`watch`]: messages about waiting clients and problems.
 //! * [`serve`]: the life of a gateway from start to a clean stop.
 //!
@@ -53,5 +54,6 @@ pub mod serve;
 pub mod store;
 mod taken_over;
 pub mod tls;
+pub mod top;
 pub mod trace;
 pub mod watch;

@@ -12,7 +12,7 @@
 //! * `answer`: the types of the answer, in JSON.
 //!
 //! The memory is bounded: 300 points of some 400 bytes, and six states with at most 256 clients. Between two ticks
-//! nothing is done, and a tick reads atomic words alone.
+//! nothing is done, and a tick takes no lock that a call waits for.
 
 mod answer;
 mod difference;

@@ -7,13 +7,13 @@ use std::time::SystemTime;
 
 use forebay::admin::{self, Followed, QuotaRequest, QuotaTable, ScrubRequest, Traced};
 use forebay::bench::{self, Interrupt, Plan};
-use forebay::cli::{self, ConfigForm, EventsCommand, Request, ScrubCommand, TraceCommand};
+use forebay::cli::{self, ConfigForm, EventsCommand, Request, ScrubCommand, TopForm, TraceCommand};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::credentials::{self, Credentials, Typed};
 use forebay::gateway::{self, NfsGateway};
 use forebay::health::{Health, Problem, State};
 use forebay::logging::Event;
-use forebay::{fit, fsck, gc, kept_logs, keys, local_users, logging, salvage, serve};
+use forebay::{fit, fsck, gc, kept_logs, keys, local_users, logging, salvage, serve, top};
 use forebay_fs::Expected;
 
 mod allocator;
@@ -79,7 +79,8 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         Request::Flush { .. }
         | Request::Status { .. }
         | Request::Exports { .. }
-        | Request::Events(_) => false,
+        | Request::Events(_)
+        | Request::Top(_) => false,
         _ => true,
     };
     if needs_clock {
@@ -216,6 +217,15 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 }
             };
             block_on(admin::trace(&data_dir, request, each))
+        }
+        Request::Top(TopForm::OnceJson) => {
+            let json = block_on(top::once_json(&load()?.data_dir))?;
+            print(&format!("{json:#}\n"))
+        }
+        Request::Top(TopForm::Once) => print(&block_on(top::once_text(&load()?.data_dir))?),
+        Request::Top(TopForm::Live) => {
+            let data_dir = load()?.data_dir;
+            run_to_end(async move { top::run(&data_dir).await })
         }
         Request::Log(request) => {
             let config = load_with_store()?;

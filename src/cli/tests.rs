@@ -24,7 +24,7 @@ fn the_command_line_is_sound() {
 #[test]
 fn every_command_that_reads_the_configuration_takes_every_setting() {
     for name in [
-        "serve", "format", "config", "flush", "status", "exports", "events", "fsck", "gc",
+        "serve", "format", "config", "flush", "status", "exports", "events", "top", "fsck", "gc",
     ] {
         for setting in SETTINGS {
             let line = format!("forebay {name} --{} x", setting.flag());

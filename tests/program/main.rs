@@ -31,5 +31,6 @@ mod soak;
 mod support;
 mod takeover;
 mod tls;
+mod top;
 mod trace;
 mod waits;

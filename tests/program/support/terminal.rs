@@ -21,16 +21,20 @@ pub(crate) struct Said {
     pub(crate) shown: String,
 }
 
-/// Runs the program with a terminal as its standard input; each line is typed when the program asks for it.
-pub(crate) fn run_at_terminal(arguments: &[impl AsRef<OsStr>], lines: &[&str]) -> Said {
+/// A terminal: the end of the user, and that of a program.
+pub(crate) fn open() -> (File, File) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
     unlockpt(&terminal).unwrap();
     let name = ptsname(&terminal, Vec::new()).unwrap().into_bytes();
     let options = File::options().read(true).write(true).clone();
     let inner = options.open(OsString::from_vec(name)).unwrap();
-    let mut terminal = File::from(terminal);
+    (File::from(terminal), inner)
+}
 
+/// Runs the program with a terminal as its standard input; each line is typed when the program asks for it.
+pub(crate) fn run_at_terminal(arguments: &[impl AsRef<OsStr>], lines: &[&str]) -> Said {
+    let (mut terminal, inner) = open();
     let mut command = program(arguments, &[]);
     command.stdin(Stdio::from(inner));
     let mut child = Running(command.spawn().unwrap());
@@ -60,7 +64,7 @@ pub(crate) fn run_at_terminal(arguments: &[impl AsRef<OsStr>], lines: &[&str]) -
 }
 
 /// The bytes of an output, as they arrive, until its other end is closed.
-fn bytes(mut output: impl Read + Send + 'static) -> Receiver<u8> {
+pub(crate) fn bytes(mut output: impl Read + Send + 'static) -> Receiver<u8> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
         let mut byte = [0];
