@@ -238,6 +238,24 @@ impl Block {
         self.coverage.contains(range)
     }
 
+    /// Number of covered bytes.
+    pub(crate) fn covered_bytes(&self) -> u64 {
+        self.coverage.len()
+    }
+
+    /// The covered ranges that an unpublished checkpoint still has to upload.
+    pub(crate) fn unpublished(&self) -> RangeBitmap {
+        let mut ranges = self.dirty.ranges.clone();
+        for closed in &self.closed {
+            ranges.union(&closed.ranges);
+        }
+        // A truncate leaves ranges of closed checkpoints behind that are no part of the file any more.
+        let mut cut = ranges.clone();
+        cut.subtract(&self.coverage);
+        ranges.subtract(&cut);
+        ranges
+    }
+
     /// Drops everything from `from` on, for `open`: closed checkpoints keep their bytes. Returns the checkpoint in
     /// which this made the block clean, if there is one.
     pub(crate) fn truncate(

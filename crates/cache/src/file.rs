@@ -4,7 +4,7 @@ use crate::arrived::Arrived;
 use crate::block::{Block, Footprint};
 use crate::fetch::{FetchToken, Lost};
 use crate::piece::PIECE_SIZE;
-use crate::{BlockVersion, Cache, Snapshot};
+use crate::{BlockVersion, Cache, RangeBitmap, Snapshot};
 use forebay_types::{BlockIndex, BlockKey, ByteRange, CheckpointId, Inode, Pieces, to_usize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,6 +36,17 @@ pub enum Eviction {
     Busy,
     /// There is no such block.
     Absent,
+}
+
+/// A block in memory, as [`FileBlocks::in_memory`] finds it.
+#[derive(Clone, Debug)]
+pub struct InMemory {
+    /// The block.
+    pub block: BlockIndex,
+    /// Number of its covered bytes.
+    pub covered_bytes: u64,
+    /// The covered ranges, within the block, that are dirty in some checkpoint.
+    pub unpublished: RangeBitmap,
 }
 
 impl FileBlocks {
@@ -356,6 +367,17 @@ impl FileBlocks {
             .values()
             .map(|block| block.allocated_bytes())
             .sum()
+    }
+
+    /// The blocks from `from` on, ascending, at most `limit`. Does not count as a use of them.
+    pub fn in_memory(&self, from: BlockIndex, limit: usize) -> Vec<InMemory> {
+        let blocks = self.blocks.range(from..).take(limit);
+        let seen = blocks.map(|(index, block)| InMemory {
+            block: *index,
+            covered_bytes: block.covered_bytes(),
+            unpublished: block.unpublished(),
+        });
+        seen.collect()
     }
 
     /// Whether there is no block: nothing to read, to upload or to evict.

@@ -108,7 +108,7 @@ pub use arrived::Arrived;
 pub use bitmap::RangeBitmap;
 pub use cache::{Cache, Lease};
 pub use fetch::FetchToken;
-pub use file::{Eviction, FileBlocks};
+pub use file::{Eviction, FileBlocks, InMemory};
 pub use snapshot::Snapshot;
 
 /// Identifies one state of the dirty ranges of a block: equal only if nothing was written or truncated in between.

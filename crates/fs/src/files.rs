@@ -8,6 +8,7 @@
 //!   durability  how safe a change is before it is answered
 //!   quota       FSSTAT, and what operators set
 //!   healing     what the healer needs of files
+//!   whereabouts where a file or tree is, for operators
 //! ```
 
 mod attributes;
@@ -20,16 +21,20 @@ mod prefetch;
 pub(crate) mod quota;
 mod read;
 mod read_bytes;
+pub(crate) mod whereabouts;
 
 use std::sync::Arc;
 
 use forebay_pack_store::PackStore;
+use tokio::sync::Semaphore;
 
 use crate::damages::Damages;
 use crate::publisher::Publisher;
 use crate::state::State;
 
 use read_bytes::ReadBytes;
+/// How many trees are walked for operators at a time.
+const WALKS: usize = 2;
 
 /// The files of one volume.
 pub(crate) struct Files {
@@ -38,6 +43,8 @@ pub(crate) struct Files {
     publisher: Arc<Publisher>,
     damages: Arc<Damages>,
     pub(crate) read_bytes: ReadBytes,
+    /// Walks for operators: more wait.
+    walks: Semaphore,
 }
 
 impl Files {
@@ -53,6 +60,7 @@ impl Files {
             publisher,
             damages,
             read_bytes: ReadBytes::default(),
+            walks: Semaphore::new(WALKS),
         }
     }
 }

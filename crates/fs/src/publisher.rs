@@ -29,6 +29,7 @@ mod observer;
 pub(crate) mod pack_plan;
 mod progress;
 mod proof;
+mod publications;
 mod publish;
 mod put_pack;
 mod reclaim;
@@ -57,6 +58,7 @@ pub(crate) use observer::{AccountChange, Observer};
 pub(crate) use progress::Progress;
 pub use progress::Stage;
 pub(crate) use proof::Proof;
+pub use publications::Since;
 pub(crate) use put_pack::{PutPack, address, known_frame};
 use times::CheckpointTimes;
 
@@ -169,6 +171,30 @@ impl Publisher {
         }
     }
 
+    /// Returns when this checkpoint, which is or was not empty, is published, with the published LSN. Has it closed if it
+    /// `is_open`.
+    pub(crate) async fn wait_for_checkpoint(
+        &self,
+        id: CheckpointId,
+        is_open: bool,
+    ) -> Result<Lsn, FlushError> {
+        let gone = self.context.trouble.next_gone();
+        let mut published = self.progress.watch_published();
+        let mut stopped = self.context.signals.watch_stopped();
+        if is_open {
+            self.context.signals.press();
+        }
+        tokio::select! {
+            biased;
+            Ok(published) = published.wait_for(|_| self.progress.last() >= id) => Ok(*published),
+            Ok(why) = stopped.wait_for(Option::is_some) => {
+                let why = why.clone().unwrap_or(Stopped::Failed("stopping".into()));
+                Err(why.into())
+            }
+            what = gone => Err(FlushError::Gone(self.committer.explain_gone(&what))),
+        }
+    }
+
     /// The publisher's task: closes checkpoints when they are due and brings them to the bucket, until the volume
     /// stops.
     pub(crate) async fn publish_forever(self: Arc<Self>) {
@@ -264,6 +290,8 @@ impl Publisher {
         self.context.signals.relieve();
         if let Some(closed) = self.context.source.close() {
             let closed_at = Instant::now();
+            let now = self.context.environment.clock.now();
+            self.progress.publications().closing(now);
             self.progress.set_stage(Stage::Uploading);
             self.all_arrived(&closed.under_way).await?;
             let uploaded = self.upload(&closed).await?;

@@ -5,6 +5,7 @@ mod metrics;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use forebay_environment::Environment;
@@ -19,6 +20,7 @@ use crate::collector::{CollectRefusal, CollectorStatus};
 use crate::files::Files;
 use crate::files::durability::CommitMode;
 use crate::files::quota::{LimitChange, Quota, QuotaError};
+use crate::files::whereabouts::{FlushedPath, PathError, Whereabouts};
 use crate::open::{self, Hold, OpenError};
 use crate::publisher::FlushError;
 use crate::rooms::Rooms;
@@ -152,6 +154,10 @@ impl Volume {
     /// The same, with each engine replaced by the result of `change`.
     fn begin_with(opened: open::Opened, change: impl Fn(Engine) -> Engine) -> Volume {
         let rooms = opened.rooms;
+        let progress = rooms.publisher.progress();
+        progress
+            .publications()
+            .begin(rooms.state.now(), progress.published());
         let state = Arc::new(Mutex::new(opened.state));
         let tasks = Tasks::new(rooms.state.signals.clone());
         for engine in rooms.engines(&state) {
@@ -214,6 +220,31 @@ impl Volume {
     /// answer, it waits.
     pub async fn flush(&self) -> std::result::Result<Lsn, FlushError> {
         self.rooms.publisher.flush().await
+    }
+
+    /// Publishes the file or tree at `path` (within the volume, from its root): all of its changes that were made before
+    /// the call. Returns when the bucket has them; at once if it has them already.
+    ///
+    /// # Errors
+    ///
+    /// See [`PathError`]. While the bucket does not answer, it waits, as [`flush`](Volume::flush) does.
+    pub async fn flush_path(&self, path: &[u8]) -> std::result::Result<FlushedPath, PathError> {
+        self.files.publish_path(path).await
+    }
+
+    /// Where the bytes of the file or tree at `path` (within the volume, from its root) are. Adds each object of it that
+    /// was looked at to `seen`. Reads metadata; dropping the future ends the walk. While the bucket does not answer, the
+    /// result has what is known here.
+    ///
+    /// # Errors
+    ///
+    /// See [`PathError`].
+    pub async fn whereabouts(
+        &self,
+        path: &[u8],
+        seen: &AtomicU64,
+    ) -> std::result::Result<Whereabouts, PathError> {
+        self.files.whereabouts(path, seen).await
     }
 
     /// The counts of waiting calls, by their reason; they stay valid when the volume is dropped.

@@ -45,3 +45,4 @@ mod traps;
 mod truncating;
 mod uploads_in_flight;
 mod watchdog;
+mod whereabouts;

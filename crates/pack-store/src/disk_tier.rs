@@ -147,6 +147,11 @@ impl DiskCache {
         }
     }
 
+    /// Whether it has this frame, as far as its index knows. Reads nothing, and counts as no use.
+    pub fn has(&self, key: FrameKey) -> bool {
+        !self.shared.failed.load(Ordering::Relaxed) && self.shared.frames.has(key)
+    }
+
     /// The counts of the cache since the start.
     pub fn status(&self) -> DiskCacheStatus {
         DiskCacheStatus {

@@ -20,7 +20,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutOptions, PutPaylo
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use crate::disk_tier::DiskCache;
+use crate::disk_tier::{DiskCache, FrameKey};
 use crate::fetched::FetchError;
 use crate::places::Places;
 use crate::runs::{Fetching, Stored};
@@ -109,6 +109,15 @@ impl PackStore {
     /// The tier on the local disk; `None` if there is none.
     pub fn disk(&self) -> Option<&DiskCache> {
         self.disk.as_deref()
+    }
+
+    /// Whether the frame at `address` is on the local disk.
+    pub fn is_on_disk(&self, address: &FrameAddress) -> bool {
+        let key = FrameKey {
+            pack: address.pack,
+            offset: address.offset,
+        };
+        self.disk.as_ref().is_some_and(|disk| disk.has(key))
     }
 
     /// Sets the options for putting packs.
@@ -282,7 +291,7 @@ mod tests {
     use super::*;
     use forebay_environment::SystemRandomness;
 
-    use crate::disk_tier::{FrameKey, MIN_DISK_CACHE};
+    use crate::disk_tier::MIN_DISK_CACHE;
 
     /// The cached bytes need not be those of the frame.
     #[tokio::test]

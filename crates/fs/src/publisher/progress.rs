@@ -8,6 +8,7 @@ use forebay_types::{CheckpointId, Lsn, PackId};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::publications::Publications;
 use crate::state::Signals;
 
 /// What happens to the last closed checkpoint.
@@ -36,6 +37,7 @@ pub(crate) struct Progress {
     /// Packs could not be deleted: try again after the next publication.
     undeleted: AtomicBool,
     next_pack: AtomicU64,
+    publications: Publications,
     signals: Arc<Signals>,
 }
 
@@ -51,8 +53,13 @@ impl Progress {
             garbage: AtomicBool::new(true),
             undeleted: AtomicBool::new(false),
             next_pack: AtomicU64::new(PackId::first_of(state.epoch).0.max(state.next_pack)),
+            publications: Publications::new(),
             signals,
         }
+    }
+
+    pub(crate) fn publications(&self) -> &Publications {
+        &self.publications
     }
 
     /// The bucket holds everything before this.

@@ -92,6 +92,8 @@ impl Publisher {
         self.progress.retry_undeleted();
         drop(closed.nodes);
         self.context.source.published(closed.next_inode);
+        let now = self.context.environment.clock.now();
+        self.progress.publications().published(now, closed.end);
         self.progress.published_up_to(closed.end);
         self.context
             .source

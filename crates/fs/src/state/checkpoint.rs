@@ -129,6 +129,26 @@ impl State {
         closed.or_else(|| self.checkpoint_lock.read().since())
     }
 
+    /// The newest checkpoint that is not empty, which may be published already; `None` if nothing has changed since the
+    /// start.
+    pub(crate) fn newest_checkpoint(&self) -> Option<CheckpointId> {
+        let open = self.checkpoint_lock.read();
+        match open.since() {
+            Some(_) => Some(open.id),
+            None => open
+                .id
+                .0
+                .checked_sub(1)
+                .filter(|id| *id > 0)
+                .map(CheckpointId),
+        }
+    }
+
+    /// Whether this checkpoint still takes changes.
+    pub(crate) fn is_open(&self, id: CheckpointId) -> bool {
+        self.checkpoint_lock.read().id == id
+    }
+
     /// Takes over the blocks that are still as they were when they were offered for eager upload; `None` if there are
     /// none.
     pub(crate) fn take_over(&self, group: Vec<(Arc<Node>, BlockIndex)>) -> Option<TakenOver> {

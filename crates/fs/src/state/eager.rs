@@ -6,7 +6,7 @@
 //! ahead of the bucket. Nothing in the bucket refers to the block yet. Until the checkpoint is published, the block
 //! maps here take precedence over the published ones, and after a crash the bytes are still in the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_meta::record::BlockMap;
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId};
@@ -86,6 +86,14 @@ impl EarlyMaps {
     pub(crate) fn newest(&self, block: BlockIndex) -> Option<(CheckpointId, &BlockMap)> {
         let mut newest_first = self.by_checkpoint.iter().rev();
         newest_first.find_map(|(checkpoint, maps)| Some((*checkpoint, maps.get(&block)?)))
+    }
+
+    /// The blocks from `from` on that were uploaded in any checkpoint, ascending, at most `limit`.
+    pub(crate) fn blocks(&self, from: BlockIndex, limit: usize) -> Vec<BlockIndex> {
+        let maps = self.by_checkpoint.values();
+        let of_each = maps.flat_map(|maps| maps.range(from..).take(limit));
+        let blocks: BTreeSet<BlockIndex> = of_each.map(|(block, _)| *block).collect();
+        blocks.into_iter().take(limit).collect()
     }
 
     /// Notes that the whole block was uploaded in this checkpoint, and lies where `map` says.

@@ -267,6 +267,11 @@ impl NodeState {
         self.floor = Some(self.floor.map_or(size, |floor| floor.min(size)));
     }
 
+    /// The checkpoint of its last change, if that is unpublished.
+    pub(crate) fn unpublished_in(&self) -> Option<CheckpointId> {
+        self.dirty
+    }
+
     /// The published block maps are valid below this; 0 if there are none.
     pub(crate) fn published_end(&self) -> u64 {
         if !self.published {

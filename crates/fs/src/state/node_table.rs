@@ -77,6 +77,12 @@ impl NodeTable {
         Some(node)
     }
 
+    /// Like [`peek`](NodeTable::peek), but does not count as a use of the node.
+    pub(crate) fn glance(&self, inode: Inode) -> Option<Arc<Node>> {
+        let shard = self.shard(inode).lock();
+        shard.slots.get(&inode)?.get().cloned()
+    }
+
     /// The node; if it is not in memory, `load` makes it. Concurrent callers share one load, so that an older state
     /// can never replace a newer one.
     ///
