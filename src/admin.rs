@@ -8,6 +8,8 @@
 //! {"command":"status"}\n      ->      {"status":{"volume":"...", ...}}\n
 //! {"command":"exports"}\n     ->      {"exports":[{"path":"/", ...}]}\n
 //! {"command":"flush"}\n       ->      {"flush":{"published_lsn":4096, ...}}\n
+//! {"command":{"flushpath":"/a"}}\n -> the same, for a file or tree
+//! {"command":{"where":"/a"}}\n     -> {"seen":4711}\n ... {"where":{"in_bucket":true, ...}}\n
 //! {"command":{"quota":"list"}}\n  ->      {"quota":[{"path":"/home", ...}]}\n
 //! {"command":{"scrub":"status"}}\n -> {"scrub":{"packs":12, ...}}\n
 //! {"command":{"gc":"rewrite"}}\n   -> {"gc":{"running":true, ...}}\n
@@ -35,6 +37,7 @@ pub mod fuzzing;
 mod gc;
 mod live;
 mod message;
+mod path;
 mod quota;
 mod scrub;
 mod server;
@@ -45,6 +48,9 @@ mod trace;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
 use forebay_nfs::CallWatch;
 
 use crate::live::Live;
@@ -53,12 +59,14 @@ use crate::trace::Paths;
 
 pub use client::{
     ClientError, events, exports, flush, follow_events, gc, live, quota, scrub, status, trace,
+    whereabouts,
 };
 pub use events::{EventsRequest, Followed};
 pub use exports::ExportStatus;
 pub use folder_lock::FolderError;
 pub use gc::{GcOrder, GcReport};
 pub use live::LiveRequest;
+pub use path::{PathRefusal, UnknownPart, VolumePath, WhereReport};
 pub use quota::{QuotaLimit, QuotaReport, QuotaRequest, QuotaTable};
 pub use scrub::{
     DamageState, DamagedFrame, LastScrub, ScrubReport, ScrubRequest, ScrubRound, ScrubbedPack,
@@ -68,7 +76,7 @@ pub(crate) use space::percent_in_use;
 pub use space::{KnownSpace, Space};
 pub use status::{
     ArchivedLogs, CheckpointState, Compression, Deduplication, DiskCache, FlushReport, LogError,
-    Status, StoreError,
+    RequestTotal, Status, StoreError,
 };
 pub use trace::Traced;
 
@@ -77,6 +85,20 @@ pub trait Control: Paths + 'static {
     /// Publishes everything that has been written so far; returns when the bucket has it. Waits without a limit.
     /// Dropping the future ends the waiting, not the publishing.
     fn flush(&self) -> impl Future<Output = Result<FlushReport, String>> + Send;
+
+    /// The same for the file or tree at a path of the volume; at once if the bucket has it.
+    fn flush_path(
+        &self,
+        path: VolumePath,
+    ) -> impl Future<Output = Result<FlushReport, PathRefusal>> + Send;
+
+    /// Where the file or tree at a path of the volume is. Adds each object to `seen` that it has come to. Dropping the
+    /// future ends the walk.
+    fn whereabouts(
+        &self,
+        path: VolumePath,
+        seen: Arc<AtomicU64>,
+    ) -> impl Future<Output = Result<WhereReport, PathRefusal>> + Send;
 
     /// The status of the gateway. Answers at once, whatever state bucket and log are in.
     fn status(&self) -> impl Future<Output = Status> + Send;

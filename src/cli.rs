@@ -21,13 +21,14 @@ mod top;
 mod trace;
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::Str;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use crate::admin::QuotaRequest;
+use crate::admin::{QuotaRequest, VolumePath};
 use crate::bench::Plan;
 use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Value};
 use crate::new_volume::NewVolume;
@@ -59,8 +60,17 @@ pub enum Request {
     Config(ConfigForm),
     /// Have a running gateway publish everything now.
     Flush {
+        /// A file or tree of the volume; all of it if not given.
+        path: Option<VolumePath>,
         /// How long to wait for it; without a limit if not given.
         timeout: Option<Duration>,
+    },
+    /// Print where a file or tree is: in the bucket, in the log, in memory.
+    Where {
+        /// The file or tree.
+        path: VolumePath,
+        /// As JSON.
+        json: bool,
     },
     /// Print the status of a running gateway.
     Status {
@@ -154,7 +164,12 @@ pub fn parse(
         "config" if matches.get_flag("json") => Request::Config(ConfigForm::Json),
         "config" if matches.get_flag("markdown") => Request::Config(ConfigForm::Markdown),
         "config" => Request::Config(ConfigForm::Toml),
+        "where" => Request::Where {
+            path: path(matches).unwrap_or(VolumePath(Vec::new())),
+            json: matches.get_flag("json"),
+        },
         "flush" => Request::Flush {
+            path: path(matches),
             timeout: matches.get_one("timeout").copied(),
         },
         "status" if matches.get_flag("check") => Request::Check,
@@ -261,7 +276,22 @@ pub fn command() -> Command {
                 "flush",
                 "Publish all changes of the running gateway to the bucket now",
             )
+            .arg(path_argument(
+                "Return when this file or tree is in the bucket, at once if it is: a path from the volume's root \
+                 [default: everything]",
+            ))
             .arg(timeout),
+        )
+        .subcommand(
+            configured(
+                "where",
+                "Print whether the bucket has a file or tree, and where its bytes are",
+            )
+            .arg(
+                path_argument("The file or directory, from the root of the volume: /home/ann")
+                    .required(true),
+            )
+            .arg(json.clone()),
         )
         .subcommand(
             configured(
@@ -290,6 +320,19 @@ pub fn command() -> Command {
         .subcommand(log::command(&json))
         .subcommand(bench::command(&json))
         .subcommand(Command::new("version").about("Print the version"))
+}
+
+/// A path of the volume.
+fn path_argument(help: &'static str) -> Arg {
+    Arg::new("path")
+        .value_name("path")
+        .value_parser(value_parser!(OsString))
+        .help(help)
+}
+
+fn path(matches: &ArgMatches) -> Option<VolumePath> {
+    let path: &OsString = matches.get_one("path")?;
+    Some(VolumePath(path.as_bytes().to_vec()))
 }
 
 /// A flag without a value.

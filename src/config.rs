@@ -12,7 +12,8 @@
 //! 3. the file named by `--config` or `FOREBAY_CONFIG`, else `/etc/forebay/forebay.toml` if it exists,
 //! 4. the default.
 //!
-//! Only the file can also list the directories that clients may mount, each with rules of its own: [`Export`].
+//! The keys of prices are in a table of the file: `reads` below `[prices]` is the setting `prices_reads`. Only the file can
+//! also list the directories that clients may mount, each with rules of its own: [`Export`].
 //!
 //! Nothing is guessed and nothing is ignored: an unknown key, variable or flag, a value that cannot be parsed, one
 //! out of bounds and two that contradict each other are errors. All of them are reported at once, each with its place
@@ -42,10 +43,10 @@ pub use show::{Shown, markdown_table};
 pub use source::Source;
 pub use table::{Default, Setting};
 pub use value::{
-    Access, Auto, Checksum, Clients, CommitMode, Compression, Dedup, Encryption, Endpoint,
-    HostNames, KmsKey, LOG_MODULES, LogFormat, LogLevel, LogLevels, LogMode, LogModule,
-    MaybeAddress, MaybeDuration, MaybeFile, Region, Restore, Sealing, Security, Size, SourcePort,
-    Squash, StorageClass, StoreUrl, Switch, Tags, Takeover, Value, Written, Xprtsec,
+    Access, Auto, Checksum, Clients, CommitMode, Compression, Currency, Dedup, Encryption,
+    Endpoint, HostNames, KmsKey, LOG_MODULES, LogFormat, LogLevel, LogLevels, LogMode, LogModule,
+    MaybeAddress, MaybeDuration, MaybeFile, Price, Region, Restore, Sealing, Security, Size,
+    SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Takeover, Value, Written, Xprtsec,
 };
 
 impl Config {

@@ -1,9 +1,9 @@
 //! The gateway: one volume, served over NFS, as [`crate::serve`] runs it.
 
 mod control;
+mod cost;
 mod metrics;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use forebay_nfs::rpcbind::Registration;
 use forebay_nfs::{
     CallWatch, Export, ExportControl, Limits, Server, ServerConfig, TlsControl, View,
 };
-use forebay_object::{CountingStore, CredentialSource, Needs, Store};
+use forebay_object::{CredentialSource, Needs, Store};
 use forebay_types::{Inode, VolumeId};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -33,6 +33,7 @@ use crate::store;
 use crate::tls;
 use crate::trace::{Paths, SlowCalls};
 use crate::watch::{Counters, Watcher};
+use cost::Costs;
 
 /// The limit for closing a volume whose gateway cannot listen.
 const CLOSE_AFTER_FAILURE: Duration = Duration::from_secs(3);
@@ -64,7 +65,7 @@ fn stop_times(limit: Duration, away: Option<Duration>) -> (Duration, Duration) {
 /// # Errors
 /// Why the store cannot hold a volume, as a message to the user.
 pub async fn format(config: &Config, expected: &Expected) -> Result<String, String> {
-    let (store, _) = open_store(config, true)
+    let store = open_store(config, true)
         .await
         .map_err(|error| error.to_string())?;
     try_out(&store).await?;
@@ -85,21 +86,10 @@ fn ready(volume: VolumeId, store: &Store) -> String {
     format!("volume {volume} is ready at {}", store.url)
 }
 
-/// Opens the store and counts the requests to it. `create` creates a missing folder.
-async fn open_store(
-    config: &Config,
-    create: bool,
-) -> Result<(Store, Arc<CountingStore>), forebay_object::OpenError> {
+/// Opens the store. `create` creates a missing folder.
+async fn open_store(config: &Config, create: bool) -> Result<Store, forebay_object::OpenError> {
     let options = crate::store::options(config, create);
-    let store = forebay_object::open(&config.store.to_string(), &options).await?;
-    let counting = Arc::new(CountingStore::new(store.store));
-    Ok((
-        Store {
-            store: counting.clone(),
-            ..store
-        },
-        counting,
-    ))
+    forebay_object::open(&config.store.to_string(), &options).await
 }
 
 /// A volume that is open and served.
@@ -109,7 +99,7 @@ pub struct NfsGateway {
     credentials: Option<CredentialSource>,
     store_url: String,
     data_dir: PathBuf,
-    requests: Arc<CountingStore>,
+    costs: Arc<Costs>,
     address: SocketAddr,
     /// The address of the admin HTTP server, if there is one.
     admin_address: Option<SocketAddr>,
@@ -153,7 +143,7 @@ impl NfsGateway {
         let open_files = raise_open_files();
         // Errors of these files are found before anything is opened.
         let tls = tls::load(&config)?;
-        let (store, requests) = match open_store(&config, new.is_meant(&config)).await {
+        let store = match open_store(&config, new.is_meant(&config)).await {
             Err(forebay_object::OpenError::FolderMissing { path }) => {
                 new.allow(&config, None).await?;
                 let folder = path.display();
@@ -274,11 +264,13 @@ impl NfsGateway {
             started,
         };
         let calls = server.metrics();
+        let costs = Arc::new(Costs::new(&config, store.requests.clone(), volume.clone()));
         let metrics = Metrics::new(vec![
             Arc::new(state),
             calls.clone(),
             store.requests,
             Arc::new(store.health),
+            costs.clone(),
         ]);
         let (shutdown, stop) = oneshot::channel::<Duration>();
         // An error of the receiver means that the sender was dropped, which is a stop as well.
@@ -287,7 +279,7 @@ impl NfsGateway {
             credentials: store.credentials,
             store_url: store.url,
             data_dir: config.data_dir.clone(),
-            requests,
+            costs,
             address,
             admin_address: config.admin_listen.0,
             started,
@@ -305,21 +297,6 @@ impl NfsGateway {
             calls: call_watch,
             slow_calls,
         })
-    }
-
-    fn requests(&self) -> BTreeMap<String, u64> {
-        let counts = self.requests.counts();
-        [
-            ("store_put", counts.puts),
-            ("store_get", counts.gets),
-            ("store_head", counts.heads),
-            ("store_list", counts.lists),
-            ("store_delete", counts.deletes),
-            ("store_bytes_put", counts.bytes_put),
-            ("store_bytes_got", counts.bytes_got),
-        ]
-        .map(|(kind, count)| (kind.to_owned(), count))
-        .into()
     }
 }
 
@@ -457,6 +434,7 @@ impl Gateway for NfsGateway {
         tokio::select! {
             () = self.watcher.clone().run() => {}
             () = self.recorder.run() => {}
+            () = self.costs.meter.run() => {}
         }
     }
 

@@ -9,7 +9,8 @@
 //! GET  /metrics         for Prometheus
 //! GET  /api/v1/events   the latest messages, and further ones as they come
 //! GET  /api/v1/live     the last ten minutes, and what clients and files do now
-//! GET  /api/v1/status, clients, exports, quotas, log, requests, config, scrub, gc
+//! GET  /api/v1/where    ?path=/a/b: where a file or tree is
+//! GET  /api/v1/status, clients, exports, quotas, log, requests, cost, config, scrub, gc
 //! POST /api/v1/flush, scrub, gc                             with the token of `admin_token`
 //! ```
 //!
@@ -29,6 +30,7 @@ mod guard;
 mod health;
 mod metrics;
 mod page;
+mod path;
 mod rate;
 mod reply;
 mod rules;
@@ -71,6 +73,10 @@ struct Limits {
     requests: usize,
     /// Requests that wait for a flush at once; further ones are refused.
     flushes: usize,
+    /// Requests that walk a tree, or wait for a walk, at once; further ones are refused.
+    walks: usize,
+    /// The time for a walk.
+    walk: Duration,
     /// Clients that follow events; further ones are refused.
     followers: usize,
     /// Answers of more than 256 KiB that clients are taking; further ones are refused.
@@ -91,6 +97,8 @@ impl Default for Limits {
             connections: 32,
             requests: 8,
             flushes: 4,
+            walks: 2,
+            walk: Duration::from_secs(60),
             followers: 8,
             large: 2,
             header: Duration::from_secs(10),
@@ -241,6 +249,7 @@ fn router<C: Control>(admin: Arc<Admin<C>>) -> Router {
         .route("/api/v1/quotas", get(api::quotas::<C>))
         .route("/api/v1/log", get(api::log::<C>))
         .route("/api/v1/requests", get(api::requests::<C>))
+        .route("/api/v1/cost", get(api::cost::<C>))
         .route("/api/v1/config", get(api::config::<C>))
         .route(
             "/api/v1/scrub",
@@ -251,6 +260,7 @@ fn router<C: Control>(admin: Arc<Admin<C>>) -> Router {
     // These have bounds of their own.
     let long = Router::new()
         .route("/api/v1/flush", post(actions::flush::<C>))
+        .route("/api/v1/where", get(path::whereabouts::<C>))
         .route("/api/v1/events", get(events::follow::<C>));
     short
         .merge(long)

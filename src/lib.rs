@@ -3,6 +3,7 @@
 //! * [`mod@bench`]: `forebay bench`, which measures any folder.
 //! * [`config`]: all settings, from flags, environment and file, in one table.
 //! * [`cli`]: the commands and their flags.
+//! * [`cost`]: the cost of requests and of what the bucket stores.
 //! * [`admin`]: the control socket of a running gateway, and its clients.
 //! * [`credentials`]: passphrase, key file or key service of a sealed volume.
 //! * [`exports`]: translates the exports of the configuration to those of the server.
@@ -31,6 +32,7 @@ pub mod admin;
 pub mod bench;
 pub mod cli;
 pub mod config;
+pub mod cost;
 pub mod credentials;
 pub mod exports;
 pub mod fit;

@@ -1,6 +1,6 @@
 //! `forebay`: parses the command line, runs the command, and turns its outcome into an exit code.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -77,6 +77,7 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         Request::Bench { .. } | Request::Version | Request::Config(_) => false,
         // These requests to a gateway do not depend on the clock of this process.
         Request::Flush { .. }
+        | Request::Where { .. }
         | Request::Status { .. }
         | Request::Exports { .. }
         | Request::Events(_)
@@ -96,10 +97,31 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         Request::Config(ConfigForm::Markdown) => print(&config::markdown_table()),
         Request::Config(ConfigForm::Toml) => print(&load()?.to_toml()),
         Request::Config(ConfigForm::Json) => print(&format!("{:#}\n", load()?.to_json())),
-        Request::Flush { timeout } => {
+        Request::Flush { path, timeout } => {
             let data_dir = load()?.data_dir;
-            let report = block_on(admin::flush(&data_dir, timeout))?;
+            let report = block_on(admin::flush(&data_dir, path, timeout))?;
             print(&format!("{report}\n"))
+        }
+        Request::Where { path, json } => {
+            let data_dir = load()?.data_dir;
+            let is_seen = io::stderr().is_terminal();
+            let progress = |objects: u64| {
+                if is_seen {
+                    eprint!("\r{objects} objects so far");
+                }
+            };
+            let report = block_on(admin::whereabouts(&data_dir, path, progress));
+            if is_seen {
+                // Clears the line.
+                eprint!("\r\x1b[K");
+            }
+            let report = report?;
+            if json {
+                let text = serde_json::to_string_pretty(&report).map_err(failed)?;
+                print(&format!("{text}\n"))
+            } else {
+                print(&report.to_string())
+            }
         }
         Request::Status { json } => {
             let data_dir = load()?.data_dir;

@@ -17,7 +17,8 @@ use crate::trace::TraceRequest;
 use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
 use super::{
     EventsRequest, ExportStatus, FlushReport, Followed, GcOrder, GcReport, LiveRequest,
-    QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Status, Traced, folder_lock,
+    QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Status, Traced, VolumePath, WhereReport,
+    folder_lock,
 };
 
 /// How long a gateway may take to report its status.
@@ -115,15 +116,56 @@ pub async fn exports(data_dir: &Path) -> Result<Vec<ExportStatus>, ClientError> 
     }
 }
 
-/// Makes the gateway that uses `data_dir` publish everything that has been written so far; returns when the bucket
-/// has it. With a `timeout` the client stops waiting, while the gateway continues.
+/// Makes the gateway that uses `data_dir` publish everything that has been written so far, or of it the file or tree at
+/// `path`; returns when the bucket has it. With a `timeout` the client stops waiting, while the gateway continues.
 ///
 /// # Errors
 /// As for [`status`], and the reason if the gateway cannot publish.
-pub async fn flush(data_dir: &Path, timeout: Option<Duration>) -> Result<FlushReport, ClientError> {
-    match ask(data_dir, Command::Flush, timeout).await? {
+pub async fn flush(
+    data_dir: &Path,
+    path: Option<VolumePath>,
+    timeout: Option<Duration>,
+) -> Result<FlushReport, ClientError> {
+    let command = path.map_or(Command::Flush, Command::FlushPath);
+    match ask(data_dir, command, timeout).await? {
         Reply::Flush(report) => Ok(report),
         other => Err(unexpected(data_dir, other)),
+    }
+}
+
+/// Asks the gateway that uses `data_dir` where the file or tree at `path` is. While it walks a large tree, it calls
+/// `progress` with the objects that it has seen. Waits without a limit as long as the gateway is at work.
+///
+/// # Errors
+/// As for [`status`], and the reason if there is no such path.
+pub async fn whereabouts(
+    data_dir: &Path,
+    path: VolumePath,
+    mut progress: impl FnMut(u64),
+) -> Result<WhereReport, ClientError> {
+    let broken = |problem: String| ClientError::Broken {
+        data_dir: data_dir.to_owned(),
+        problem,
+    };
+    let mut stream = BufReader::new(request_to(data_dir, Command::Where(path)).await?);
+    loop {
+        let mut line = Vec::new();
+        let mut limited = (&mut stream).take(REPLY_LIMIT as u64);
+        let read = limited.read_until(b'\n', &mut line);
+        let read = timeout(STATUS_TIMEOUT, read).await;
+        let read = read.map_err(|_| ClientError::Silent {
+            data_dir: data_dir.to_owned(),
+            after: STATUS_TIMEOUT,
+        })?;
+        if read.map_err(|error| broken(error.to_string()))? == 0 {
+            let problem = "it closed the connection without an answer";
+            return Err(broken(problem.to_owned()));
+        }
+        match parsed(data_dir, &line)? {
+            Reply::Seen(objects) => progress(objects),
+            Reply::Where(report) => return Ok(*report),
+            other => return Err(unexpected(data_dir, other)),
+        }
     }
 }
 
@@ -342,6 +384,8 @@ fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
         | Reply::Quota(_)
         | Reply::Scrub(_)
         | Reply::Gc(_)
+        | Reply::Where(_)
+        | Reply::Seen(_)
         | Reply::Events(_)
         | Reply::Event(_)
         | Reply::Tracing

@@ -19,6 +19,8 @@ pub fn reply(line: &[u8]) -> Option<(Vec<u8>, String)> {
         Reply::Scrub(report) => report.to_string(),
         Reply::Live(live) => format!("{live:?}"),
         Reply::Gc(report) => report.to_string(),
+        Reply::Where(report) => report.to_string(),
+        Reply::Seen(objects) => objects.to_string(),
         Reply::Events(events) => events.iter().map(ToString::to_string).collect(),
         Reply::Event(event) => event.to_string(),
         Reply::Tracing => String::new(),

@@ -11,7 +11,7 @@ use crate::trace::{TraceRequest, TracedCall};
 
 use super::{
     EventsRequest, ExportStatus, FlushReport, GcOrder, GcReport, LiveRequest, QuotaReport,
-    QuotaRequest, ScrubReport, ScrubRequest, Status,
+    QuotaRequest, ScrubReport, ScrubRequest, Status, VolumePath, WhereReport,
 };
 
 /// A client's message. Unknown fields are refused, not ignored.
@@ -27,6 +27,8 @@ pub(super) struct Request {
 pub(super) enum Command {
     Exports,
     Flush,
+    FlushPath(VolumePath),
+    Where(VolumePath),
     Status,
     Quota(QuotaRequest),
     Scrub(ScrubRequest),
@@ -46,6 +48,9 @@ pub(super) enum Reply {
     Quota(Vec<QuotaReport>),
     Scrub(Box<ScrubReport>),
     Gc(GcReport),
+    Where(Box<WhereReport>),
+    /// Objects that a walk has seen so far; the answer comes later.
+    Seen(u64),
     Events(Vec<Event>),
     Live(Box<Live>),
     /// The next one for a follower.

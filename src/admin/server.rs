@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_fs::Opening;
@@ -15,7 +16,7 @@ use super::events::{EventsRequest, follow};
 use super::folder_lock::FolderLock;
 use super::message::{Command, REQUEST_LIMIT, Reply, Request, read_line, to_line};
 use super::trace::trace;
-use super::{Control, FolderError};
+use super::{Control, FlushReport, FolderError, PathRefusal, VolumePath};
 use crate::logging::Events;
 
 /// Maximum number of connections between their first byte and their last; more wait to be accepted. Those that wait
@@ -30,6 +31,11 @@ const FOLLOWERS: usize = 8;
 
 /// Maximum number of connections that trace calls.
 const TRACES: usize = 8;
+/// Maximum number of connections that wait for a walk; the volume makes few of them at a time.
+const WALKS: usize = 8;
+
+/// How often a client hears of the progress of a walk.
+const PROGRESS: Duration = Duration::from_secs(1);
 
 /// How long a client may take to send its line, and to take the reply.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -54,6 +60,7 @@ struct Limits {
     flushes: Arc<Semaphore>,
     followers: Arc<Semaphore>,
     traces: Arc<Semaphore>,
+    walks: Arc<Semaphore>,
 }
 
 impl Server {
@@ -69,6 +76,7 @@ impl Server {
             flushes: Arc::new(Semaphore::new(FLUSHES)),
             followers: Arc::new(Semaphore::new(FOLLOWERS)),
             traces: Arc::new(Semaphore::new(TRACES)),
+            walks: Arc::new(Semaphore::new(WALKS)),
         };
         Ok(Server {
             listener,
@@ -157,7 +165,7 @@ async fn converse<C: Control>(
                 }
             }
         }
-        Ok(command) => answer(command, asked, permit).await,
+        Ok(command) => answer(&mut stream, command, asked, permit).await,
         Err(problem) => Reply::Error(problem),
     };
     if let Ok(line) = to_line(&reply) {
@@ -169,6 +177,7 @@ async fn converse<C: Control>(
 
 /// Executes a client's request.
 async fn answer<C: Control>(
+    stream: &mut UnixStream,
     command: Command,
     asked: Asked<C>,
     permit: OwnedSemaphorePermit,
@@ -211,7 +220,19 @@ async fn answer<C: Control>(
         Command::Exports => Reply::Exports(control.exports().await),
         Command::Flush => {
             drop(permit);
-            flush(&*control, &limits.flushes).await
+            flush(control.flush(), &limits.flushes).await
+        }
+        Command::FlushPath(path) => {
+            drop(permit);
+            let flushing = async { control.flush_path(path).await.map_err(PathRefusal::message) };
+            flush(flushing, &limits.flushes).await
+        }
+        Command::Where(path) => {
+            drop(permit);
+            match limits.walks.try_acquire() {
+                Ok(_permit) => walk(stream, &*control, path).await,
+                Err(_) => Reply::Error(format!("{WALKS} other requests wait for a walk already")),
+            }
         }
         Command::Quota(request) => match control.quota(request).await {
             Ok(quotas) => Reply::Quota(quotas),
@@ -243,15 +264,35 @@ async fn receive(stream: &mut UnixStream) -> std::io::Result<Result<Command, Str
         .map_err(|error| format!("not a request: {error}")))
 }
 
-async fn flush(control: &impl Control, flushes: &Semaphore) -> Reply {
+async fn flush(
+    flushing: impl Future<Output = Result<FlushReport, String>>,
+    flushes: &Semaphore,
+) -> Reply {
     let Ok(_permit) = flushes.try_acquire() else {
         return Reply::Error(format!(
             "{FLUSHES} other requests wait for a flush already; `forebay status` shows the reason for the delay"
         ));
     };
-    match control.flush().await {
+    match flushing.await {
         Ok(report) => Reply::Flush(report),
         Err(problem) => Reply::Error(problem),
+    }
+}
+
+/// Walks, and tells the client about the progress. Ends when the client is gone.
+async fn walk(stream: &mut UnixStream, control: &impl Control, path: VolumePath) -> Reply {
+    let seen = Arc::new(AtomicU64::new(0));
+    let mut walking = std::pin::pin!(control.whereabouts(path, seen.clone()));
+    loop {
+        match timeout(PROGRESS, walking.as_mut()).await {
+            Ok(Ok(report)) => return Reply::Where(Box::new(report)),
+            Ok(Err(refusal)) => return Reply::Error(refusal.message()),
+            Err(_) => {}
+        }
+        let line = to_line(&Reply::Seen(seen.load(Ordering::Relaxed))).unwrap_or_default();
+        if !matches!(timeout(TIMEOUT, stream.write_all(&line)).await, Ok(Ok(()))) {
+            return Reply::Error("nobody listens".to_owned());
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 
 use super::space::Space;
+use crate::cost::Cost;
 use crate::health::Health;
 use crate::watch::Wait;
 
@@ -78,8 +79,29 @@ pub struct Status {
     pub uploads_in_flight: u64,
     /// The last error of the store, while it lasts; null if there is none.
     pub store_error: Option<StoreError>,
-    /// Requests served since the start, by kind.
+    /// Requests to the bucket since the start, by kind, and their bytes.
     pub requests: BTreeMap<String, u64>,
+    /// The same by method and cause, as metrics have them.
+    #[serde(default)]
+    pub requests_by_cause: Vec<RequestTotal>,
+    /// What the bucket costs.
+    #[serde(default)]
+    pub cost: Cost,
+}
+
+/// The requests of one method for one cause since the start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestTotal {
+    /// The method, by its name in metrics.
+    pub method: String,
+    /// The cause, by its name in metrics.
+    pub cause: String,
+    /// Number of requests: each try, page and part for itself.
+    pub requests: u64,
+    /// Bytes of their bodies.
+    pub sent_bytes: u64,
+    /// Bytes of the bodies of their answers.
+    pub received_bytes: u64,
 }
 
 /// The progress of the last closed checkpoint.
@@ -162,8 +184,11 @@ pub struct StoreError {
 }
 
 /// The result of a flush.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlushReport {
+    /// The path of the file or tree; null for the whole volume. Bytes that are not UTF-8 are replaced.
+    #[serde(default)]
+    pub path: Option<String>,
     /// The bucket holds at least the state at this LSN.
     pub published_lsn: u64,
     /// Bytes that were uploaded for it, by this flush or by uploads that were already under way.
@@ -174,13 +199,19 @@ pub struct FlushReport {
 
 impl fmt::Display for FlushReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the bucket holds everything up to LSN {} ({} uploaded in {})",
-            self.published_lsn,
-            size(self.uploaded_bytes),
-            age(self.seconds),
-        )
+        let (uploaded, seconds) = (size(self.uploaded_bytes), age(self.seconds));
+        match &self.path {
+            None => write!(
+                f,
+                "the bucket holds everything up to LSN {} ({uploaded} uploaded in {seconds})",
+                self.published_lsn,
+            ),
+            Some(path) => write!(
+                f,
+                "the bucket holds {} as it was when you asked ({uploaded} uploaded in {seconds})",
+                path.escape_debug()
+            ),
+        }
     }
 }
 
@@ -286,6 +317,15 @@ impl fmt::Display for Status {
             } else {
                 requests.join(", ")
             },
+        )?;
+        row("cost", self.cost.to_string())?;
+        row(
+            "cost a day",
+            format!(
+                "{}; prices: {}",
+                self.cost.causes(),
+                self.cost.prices.escape_debug()
+            ),
         )
     }
 }

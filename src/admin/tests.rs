@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_fs::Opening;
@@ -14,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
+use crate::cost::{Cost, CostOfCause};
 use crate::health::{Health, Problem, State};
 use crate::live::{BucketFlow, FileRow, Flow, Limits, Live, Point};
 use crate::watch::Wait;
@@ -113,6 +115,27 @@ pub(crate) fn some_status() -> Status {
             for_seconds: 3.0,
         }),
         requests: [("WRITE".to_owned(), 12)].into(),
+        requests_by_cause: vec![RequestTotal {
+            method: "put".to_owned(),
+            cause: "publish".to_owned(),
+            requests: 12,
+            sent_bytes: 1 << 20,
+            received_bytes: 0,
+        }],
+        cost: Cost {
+            currency: "USD".to_owned(),
+            prices: "of a test".to_owned(),
+            per_day: 0.5,
+            storage_per_day: Some(0.125),
+            window_seconds: 3600.0,
+            since_start: 0.03,
+            by_cause: vec![CostOfCause {
+                cause: "publish".to_owned(),
+                requests: 12,
+                since_start: 0.03,
+                per_day: 0.375,
+            }],
+        },
     }
 }
 
@@ -160,6 +183,30 @@ pub(crate) fn some_live(after: u64) -> Live {
     live
 }
 
+pub(crate) fn some_where(path: &[u8]) -> WhereReport {
+    let found = forebay_fs::Whereabouts {
+        kind: forebay_fs::Kind::Directory,
+        objects: 3,
+        files: 2,
+        directories: 1,
+        size_bytes: 5000,
+        is_in_bucket: Some(false),
+        unpublished_objects: 1,
+        unflushed_bytes: 10,
+        log_bytes: 20,
+        uploaded_bytes: 5,
+        since: None,
+        published_bytes: 4970,
+        stored_bytes: 3000,
+        shared_bytes: 100,
+        packs: 2,
+        memory_bytes: 30,
+        disk_cache_bytes: 40,
+        unknown: None,
+    };
+    WhereReport::new(path, &found)
+}
+
 pub(crate) fn some_quota() -> QuotaReport {
     QuotaReport {
         path: "/home\n/ann".to_owned(),
@@ -173,6 +220,7 @@ pub(crate) fn some_quota() -> QuotaReport {
 }
 
 pub(crate) const REPORT: FlushReport = FlushReport {
+    path: None,
     published_lsn: 9000,
     uploaded_bytes: 4904,
     seconds: 0.5,
@@ -223,6 +271,22 @@ impl Control for Fake {
 
     async fn exports(&self) -> Vec<ExportStatus> {
         vec![export()]
+    }
+
+    async fn flush_path(&self, path: VolumePath) -> Result<FlushReport, PathRefusal> {
+        Err(PathRefusal::NotFound(format!(
+            "there is no {}",
+            path.0.escape_ascii()
+        )))
+    }
+
+    async fn whereabouts(
+        &self,
+        path: VolumePath,
+        seen: Arc<AtomicU64>,
+    ) -> Result<WhereReport, PathRefusal> {
+        seen.fetch_add(1, Ordering::Relaxed);
+        Ok(some_where(&path.0))
     }
 
     async fn status(&self) -> Status {
@@ -349,7 +413,7 @@ async fn questions_and_orders_reach_the_gateway() {
         "/home 10.0.0.0/8(ro,root_squash,anonuid=150,anongid=100,sec=sys,secure,commit=disk,compression=3)"
     );
     fake.let_go.notify_one();
-    assert_eq!(flush(dir.path(), None).await.unwrap(), REPORT);
+    assert_eq!(flush(dir.path(), None, None).await.unwrap(), REPORT);
 }
 
 #[tokio::test]
@@ -362,7 +426,7 @@ async fn while_the_volume_is_opened_status_says_how_far_and_orders_wait() {
     let answers = async move { server.run(control, &opening).await };
     let _server = tokio::spawn(answers);
     let folder = dir.path().to_owned();
-    let flushing = tokio::spawn(async move { flush(&folder, None).await });
+    let flushing = tokio::spawn(async move { flush(&folder, None, None).await });
     let error = status(dir.path()).await.unwrap_err();
     assert!(matches!(error, ClientError::Opening { .. }), "{error}");
     let text = error.to_string();
@@ -405,6 +469,23 @@ fn quotas_for_people_are_a_table_that_a_name_cannot_break() {
 }
 
 #[tokio::test]
+async fn questions_about_a_path_of_any_bytes_reach_the_gateway() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_fake, _server) = start(dir.path(), Fake::default());
+    let path = VolumePath(b"/a b\x1b\xff%".to_vec());
+    let found = whereabouts(dir.path(), path.clone(), |_| {}).await.unwrap();
+    assert_eq!(found, some_where(&path.0));
+    let text = found.to_string();
+    assert!(
+        text.starts_with("in the bucket: no, 30 bytes are not yet\n"),
+        "{text}"
+    );
+    assert!(!text.contains('\x1b'), "{text}");
+    let error = flush(dir.path(), Some(path), None).await.unwrap_err();
+    assert_eq!(error.to_string(), "there is no /a b\\x1b\\xff%");
+}
+
+#[tokio::test]
 async fn a_flush_that_fails_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let (_fake, _server) = start(
@@ -414,7 +495,7 @@ async fn a_flush_that_fails_says_why() {
             ..Fake::default()
         },
     );
-    let error = flush(dir.path(), None).await.unwrap_err();
+    let error = flush(dir.path(), None, None).await.unwrap_err();
     assert_eq!(error.to_string(), "the bucket is gone");
 }
 
@@ -422,7 +503,7 @@ async fn a_flush_that_fails_says_why() {
 async fn a_flush_with_a_timeout_gives_up() {
     let dir = tempfile::tempdir().unwrap();
     let (_fake, _server) = start(dir.path(), Fake::default());
-    let error = flush(dir.path(), Some(Duration::from_millis(50)))
+    let error = flush(dir.path(), None, Some(Duration::from_millis(50)))
         .await
         .unwrap_err();
     assert!(matches!(error, ClientError::Silent { .. }), "{error}");
@@ -436,12 +517,12 @@ async fn status_is_answered_while_as_many_flushes_wait_as_may() {
     let waiting: Vec<_> = (0..16)
         .map(|_| {
             let dir = dir.path().to_owned();
-            tokio::spawn(async move { flush(&dir, None).await })
+            tokio::spawn(async move { flush(&dir, None, None).await })
         })
         .collect();
     // All sixteen are waiting when a further one is refused.
     let refused = loop {
-        match flush(dir.path(), Some(Duration::from_millis(50))).await {
+        match flush(dir.path(), None, Some(Duration::from_millis(50))).await {
             Err(ClientError::Refused(problem)) => break problem,
             other => assert!(
                 matches!(other, Err(ClientError::Silent { .. })),

@@ -99,12 +99,25 @@ fn commands_have_their_own_flags() {
     assert_eq!(
         request,
         Request::Flush {
+            path: None,
             timeout: Some(Duration::from_secs(90))
         }
     );
     assert_eq!(inputs.file, Some("/x".into()));
     let request = |line| parse_line(line).unwrap().0;
-    assert_eq!(request("forebay flush"), Request::Flush { timeout: None });
+    let flush = |path| Request::Flush {
+        path,
+        timeout: None,
+    };
+    let path = || VolumePath(b"/a".to_vec());
+    assert_eq!(request("forebay flush"), flush(None));
+    assert_eq!(request("forebay flush /a"), flush(Some(path())));
+    let (path, json) = (path(), true);
+    assert_eq!(
+        request("forebay where /a --json"),
+        Request::Where { path, json }
+    );
+    assert!(parse_line("forebay where").is_err());
     assert_eq!(
         request("forebay status --json"),
         Request::Status { json: true }

@@ -39,7 +39,7 @@ pub(super) fn no_such_table(name: &str) -> String {
     match nearest_of(&name.to_ascii_lowercase(), [TABLE.to_owned()].into_iter()) {
         Some(right) => format!("; did you mean [[{right}]]?"),
         None => format!(
-            "; the file has no sections but [[{TABLE}]]: write settings without a header, above the first [[{TABLE}]]"
+            "; the file has no sections but [[{TABLE}]] and [prices]: write other settings without a header, above the first [[{TABLE}]]"
         ),
     }
 }

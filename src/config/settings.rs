@@ -12,9 +12,9 @@ use super::Default::{Computed, Fixed};
 use super::raw::{Raw, within};
 use super::table::settings;
 use super::{
-    Access, Auto, Checksum, Clients, CommitMode, Compression, ConfigError, Dedup, Encryption,
-    Endpoint, Export, HostNames, KmsKey, LogFormat, LogLevels, LogMode, MaybeAddress,
-    MaybeDuration, MaybeFile, Region, Restore, Sealing, Security, Setting, Size, Source,
+    Access, Auto, Checksum, Clients, CommitMode, Compression, ConfigError, Currency, Dedup,
+    Encryption, Endpoint, Export, HostNames, KmsKey, LogFormat, LogLevels, LogMode, MaybeAddress,
+    MaybeDuration, MaybeFile, Price, Region, Restore, Sealing, Security, Setting, Size, Source,
     SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Takeover, Value, Written, Xprtsec,
     exports,
 };
@@ -232,5 +232,20 @@ settings! {
         /// Calls of clients that take at least this long are logged, one line each, with what they waited for: at most 10 a
         /// minute for each client and 100 for all, and then the number of the others. `none` logs none.
         slow_call: MaybeDuration = Fixed("1s");
+    }
+    "Prices" {
+        /// Price of 1,000 requests that write or list (PUT, COPY, POST and LIST), for [the cost](costs.md#the-bucket) in
+        /// `forebay status`. All prices are for this alone; the defaults are those of AWS S3 Standard in us-east-1.
+        prices_writes: Price = Fixed("0.005");
+        /// Price of 1,000 requests that read (GET and HEAD).
+        prices_reads: Price = Fixed("0.0004");
+        /// Price of 1,000 requests that delete.
+        prices_deletes: Price = Fixed("0");
+        /// Price of 1 GB (1024 MiB) that is stored for a month.
+        prices_storage: Price = Fixed("0.023");
+        /// Price of 1 GB that leaves the bucket: 0 for a machine in the bucket's region, where AWS charges nothing.
+        prices_download: Price = Fixed("0");
+        /// Currency of these prices, 1 to 8 characters.
+        prices_currency: Currency = Fixed("USD");
     }
 }

@@ -39,7 +39,8 @@ impl Config {
                 section = shown.setting.section;
                 let _ = writeln!(text, "{gap}# {section}");
             }
-            let line = format!("{} = {}", shown.setting.key, toml_value(&shown.value));
+            let key = shown.setting.file_key();
+            let line = format!("{key} = {}", toml_value(&shown.value));
             let _ = writeln!(text, "{line:<44} # {}", one_line(&shown.source.to_string()));
         }
         // Exports that are derived from the settings above are left out, so that they follow changes of these.
@@ -102,6 +103,8 @@ fn json_value(value: Written) -> serde_json::Value {
     match value {
         Written::Text(text) => text.into(),
         Written::Number(number) => number.into(),
+        // All of them are finite.
+        Written::Decimal(number) => number.parse::<f64>().ok().into(),
         Written::List(items) => items.into(),
     }
 }
@@ -110,6 +113,7 @@ fn toml_value(value: &Written) -> String {
     match value {
         Written::Text(text) => toml_string(text),
         Written::Number(number) => number.to_string(),
+        Written::Decimal(number) => number.clone(),
         Written::List(items) => {
             let items: Vec<_> = items.iter().map(|item| toml_string(item)).collect();
             format!("[{}]", items.join(", "))
@@ -139,7 +143,7 @@ pub fn markdown_table() -> String {
         let _ = writeln!(
             text,
             "| `{}` | {} | {} | {} |",
-            setting.key,
+            setting.file_key(),
             setting.type_text(),
             code(setting.default_text()),
             setting.meaning(),

@@ -9,6 +9,9 @@ pub enum Default {
     Computed(&'static str),
 }
 
+/// The tables of a file that have settings, which begin with the same word.
+pub(super) const TABLES: &[&str] = &["prices"];
+
 /// One setting: a row of the table.
 #[derive(Debug)]
 pub struct Setting {
@@ -56,6 +59,20 @@ impl Setting {
                 "slow_call",
             ]
             .contains(&self.key)
+    }
+
+    /// The table of the file in which it is, if it is in one: `prices_reads` is `reads` below `[prices]`.
+    pub fn table(&self) -> Option<&'static str> {
+        let (table, _) = self.key.split_once('_')?;
+        TABLES.contains(&table).then_some(table)
+    }
+
+    /// Its key in a file, with that of its table: `prices.reads`.
+    pub fn file_key(&self) -> String {
+        match self.table() {
+            Some(_) => self.key.replacen('_', ".", 1),
+            None => self.key.to_owned(),
+        }
     }
 
     /// Its flag, without the dashes in front: `log-limit`.

@@ -288,7 +288,7 @@ fn unknown_keys_name_the_nearest_right_one() {
         ),
         (
             "[limits]\nlog = 1",
-            "system.toml:1: unknown key `limits`; the file has no sections but [[export]]: write settings without a header, above the first [[export]]",
+            "system.toml:1: unknown key `limits`; the file has no sections but [[export]] and [prices]: write other settings without a header, above the first [[export]]",
         ),
         (
             "zzz = 1",
@@ -307,6 +307,45 @@ fn a_section_with_the_name_of_a_setting_is_refused() {
         error.ends_with("a TOML table does not fit; expected disk or none"),
         "{error}"
     );
+}
+
+#[test]
+fn prices_are_a_table_of_the_file() {
+    let text = "[prices]\nreads = 0.5\nwrites = 7\ncurrency = \"EUR\"\n[[export]]\npath = \"/\"";
+    let config = Places::new().system_file(text).load();
+    assert_eq!(config.prices_reads.amount(), 0.5);
+    assert_eq!(config.prices_writes.amount(), 7.0);
+    assert_eq!(config.prices_currency.0, "EUR");
+    assert_eq!(config.prices_storage.amount(), 0.023);
+    let places = Places::new().variable("FOREBAY_PRICES_READS", "0.25");
+    assert_eq!(places.load().prices_reads.amount(), 0.25);
+    // What is printed is read again.
+    let again = Places::new().system_file(&config.to_toml()).load();
+    assert_eq!(again.prices_writes.amount(), 7.0);
+    let error = |text: &str| Places::new().system_file(text).error();
+    assert_eq!(
+        error("[prices]\n\nreads = -0.5"),
+        "system.toml:3: prices_reads = `-0.5`: negative; expected a price such as 0.005"
+    );
+    assert_eq!(
+        error("[prices]\nstorage = nan"),
+        "system.toml:2: prices_storage = `nan`: not a number; expected a price such as 0.005"
+    );
+    assert_eq!(
+        error("[prices]\nread = 1"),
+        "system.toml:2: unknown key `prices.read`; did you mean `reads`?"
+    );
+    assert_eq!(
+        error("[prices]\nvolume_limit = 1"),
+        "system.toml:2: unknown key `prices.volume_limit`; \
+         [prices] takes writes, reads, deletes, storage, download, currency"
+    );
+    assert_eq!(
+        error("prices_reads = 1"),
+        "system.toml:1: unknown key `prices_reads`; write it as `prices.reads`"
+    );
+    let error = error("prices = 1");
+    assert!(error.contains("unknown key `prices`"), "{error}");
 }
 
 #[test]

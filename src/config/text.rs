@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::{ConfigError, Setting, Source};
+use super::{ConfigError, Price, Setting, Source, Value};
 
 /// The text of a file that is being read.
 pub(super) struct FileText<'a> {
@@ -47,6 +47,7 @@ pub(super) fn scalar_or_list(value: &DeValue<'_>, setting: &Setting) -> Option<S
     match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
+        DeValue::Float(number) if setting.kind == Price::KIND => Some(number.as_str().to_owned()),
         DeValue::Boolean(value) => Some(if *value { "on" } else { "off" }.to_owned()),
         DeValue::Array(items) if setting.is_list => {
             let items: Option<Vec<_>> = items

@@ -9,6 +9,7 @@ mod kms;
 mod levels;
 mod link;
 mod log_levels;
+mod price;
 mod s3;
 mod security;
 mod size;
@@ -25,6 +26,7 @@ pub use duration::MaybeDuration;
 pub use file::MaybeFile;
 pub use kms::{Endpoint, Region};
 pub use log_levels::{LOG_MODULES, LogLevels, LogModule};
+pub use price::{Currency, Price};
 pub use s3::{KmsKey, StorageClass, Tags};
 pub use security::Security;
 pub use size::Size;
@@ -63,6 +65,8 @@ pub enum Written {
     Text(String),
     /// A whole number.
     Number(u32),
+    /// A decimal number.
+    Decimal(String),
     /// Several strings.
     List(Vec<String>),
 }
@@ -73,6 +77,7 @@ impl fmt::Display for Written {
         match self {
             Written::Text(text) => f.write_str(text),
             Written::Number(number) => write!(f, "{number}"),
+            Written::Decimal(number) => f.write_str(number),
             Written::List(items) => f.write_str(&items.join(",")),
         }
     }

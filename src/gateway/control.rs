@@ -1,16 +1,18 @@
 //! The gateway's side of the control socket: status, and the orders of an operator.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use forebay_fs::{CollectorWait, LimitChange};
+use forebay_fs::{CollectorWait, LimitChange, PathError};
 use forebay_nfs::CallWatch;
 use forebay_salvage::logs;
 
 use super::NfsGateway;
 use crate::admin::{
     ArchivedLogs, CheckpointState, Compression, Control, Deduplication, DiskCache, ExportStatus,
-    FlushReport, GcOrder, GcReport, KnownSpace, LogError, QuotaLimit, QuotaReport, QuotaRequest,
-    ScrubReport, ScrubRequest, Space, Status, StoreError,
+    FlushReport, GcOrder, GcReport, KnownSpace, LogError, PathRefusal, QuotaLimit, QuotaReport,
+    QuotaRequest, ScrubReport, ScrubRequest, Space, Status, StoreError, VolumePath, WhereReport,
 };
 use crate::exports;
 use crate::health::Health;
@@ -32,17 +34,41 @@ impl Control for NfsGateway {
     }
 
     async fn flush(&self) -> Result<FlushReport, String> {
-        let (before, started) = (self.requests.counts(), Instant::now());
+        let (before, started) = (self.costs.uploaded_bytes(), Instant::now());
         let published = self
             .volume
             .flush()
             .await
             .map_err(|error| error.to_string())?;
         Ok(FlushReport {
+            path: None,
             published_lsn: published.0,
-            uploaded_bytes: self.requests.counts().bytes_put - before.bytes_put,
+            uploaded_bytes: self.costs.uploaded_bytes() - before,
             seconds: started.elapsed().as_secs_f64(),
         })
+    }
+
+    async fn flush_path(&self, path: VolumePath) -> Result<FlushReport, PathRefusal> {
+        let (before, started) = (self.costs.uploaded_bytes(), Instant::now());
+        let flushed = self.volume.flush_path(&path.0).await.map_err(refusal)?;
+        Ok(FlushReport {
+            path: Some(String::from_utf8_lossy(&path.0).into_owned()),
+            published_lsn: flushed.published.0,
+            uploaded_bytes: match flushed.waited {
+                true => self.costs.uploaded_bytes() - before,
+                false => 0,
+            },
+            seconds: started.elapsed().as_secs_f64(),
+        })
+    }
+
+    async fn whereabouts(
+        &self,
+        path: VolumePath,
+        seen: Arc<AtomicU64>,
+    ) -> Result<WhereReport, PathRefusal> {
+        let found = self.volume.whereabouts(&path.0, &seen).await;
+        Ok(WhereReport::new(&path.0, &found.map_err(refusal)?))
     }
 
     async fn exports(&self) -> Vec<ExportStatus> {
@@ -125,7 +151,9 @@ impl Control for NfsGateway {
                 message,
                 for_seconds: since.as_secs_f64(),
             }),
-            requests: self.requests(),
+            requests: self.costs.by_kind(),
+            requests_by_cause: self.costs.by_cause(),
+            cost: self.costs.cost(),
         }
     }
 
@@ -180,6 +208,20 @@ impl NfsGateway {
                 volume.remove_quota(path.as_bytes()).await?;
                 Ok(Vec::new())
             }
+        }
+    }
+}
+
+/// Why a path is refused.
+fn refusal(error: PathError) -> PathRefusal {
+    let why = error.to_string();
+    match error {
+        PathError::Bad(..) => PathRefusal::Bad(why),
+        PathError::NotFound(_) | PathError::NotADirectory(_) | PathError::Link(_) => {
+            PathRefusal::NotFound(why)
+        }
+        PathError::Unreadable(..) | PathError::Flush(_) | PathError::Volume(_) => {
+            PathRefusal::Unavailable(why)
         }
     }
 }

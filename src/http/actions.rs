@@ -3,20 +3,26 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
+use super::path;
 use super::reply::{self, Refusal};
 use super::state::Admin;
-use crate::admin::{Control, GcOrder, ScrubRequest};
+use crate::admin::{Control, GcOrder, PathRefusal, ScrubRequest};
 
 type Answer = Result<Response, Refusal>;
 
-/// Publishes everything that has been written so far, and answers when the bucket has it.
-pub(super) async fn flush<C: Control>(State(admin): State<Arc<Admin<C>>>) -> Answer {
+/// Publishes everything that has been written so far, or the file or tree that `?path=` names, and answers when the
+/// bucket has it.
+pub(super) async fn flush<C: Control>(
+    State(admin): State<Arc<Admin<C>>>,
+    RawQuery(query): RawQuery,
+) -> Answer {
+    let path = path::of_query(query.as_deref())?;
     let gateway = admin.opened()?;
     let Ok(_permit) = admin.flushes.try_acquire() else {
         let most = admin.limits.flushes;
@@ -24,9 +30,15 @@ pub(super) async fn flush<C: Control>(State(admin): State<Arc<Admin<C>>>) -> Ans
         return Err(Refusal::unavailable(why));
     };
     let limit = admin.limits.flush;
-    match timeout(limit, gateway.flush()).await {
+    let flushing = async {
+        match path {
+            Some(path) => gateway.flush_path(path).await,
+            None => gateway.flush().await.map_err(PathRefusal::Unavailable),
+        }
+    };
+    match timeout(limit, flushing).await {
         Ok(Ok(report)) => Ok(reply::ok(&report)),
-        Ok(Err(problem)) => Err(Refusal::unavailable(problem)),
+        Ok(Err(refusal)) => Err(path::refused(refusal)),
         Err(_) => Err(Refusal::new(
             StatusCode::GATEWAY_TIMEOUT,
             format!(

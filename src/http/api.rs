@@ -94,10 +94,19 @@ fn archived_log(log: &logs::ArchivedLog) -> Value {
     })
 }
 
-/// The requests since the start, by kind.
+/// The requests since the start, by kind, and by method and cause.
 pub(super) async fn requests<C: Control>(State(admin): State<Arc<Admin<C>>>) -> Answer {
     let gateway = admin.opened()?;
-    Ok(reply::ok(&admin.status(&*gateway).await.requests))
+    let status = admin.status(&*gateway).await;
+    let mut requests = json!(status.requests);
+    requests["by_cause"] = json!(status.requests_by_cause);
+    Ok(reply::ok(&requests))
+}
+
+/// What the bucket costs, as in `forebay status --json`.
+pub(super) async fn cost<C: Control>(State(admin): State<Arc<Admin<C>>>) -> Answer {
+    let gateway = admin.opened()?;
+    Ok(reply::ok(&admin.status(&*gateway).await.cost))
 }
 
 /// The configuration in force, as `forebay config --json`.

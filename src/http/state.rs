@@ -37,6 +37,7 @@ pub(super) struct Admin<C> {
     pub(super) connections: Arc<Semaphore>,
     pub(super) requests: Semaphore,
     pub(super) flushes: Semaphore,
+    pub(super) walks: Semaphore,
     /// Clients that follow events.
     pub(super) followers: Arc<Semaphore>,
     /// Large answers in memory.
@@ -78,6 +79,7 @@ impl<C: Control> Admin<C> {
             connections: Arc::new(Semaphore::new(limits.connections)),
             requests: Semaphore::new(limits.requests),
             flushes: Semaphore::new(limits.flushes),
+            walks: Semaphore::new(limits.walks),
             followers: Arc::new(Semaphore::new(limits.followers)),
             large: Arc::new(Semaphore::new(limits.large)),
             rate: Rate::new(REQUESTS_PER_SECOND, 50),

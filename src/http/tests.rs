@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -18,11 +19,11 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::admin::tests::{
-    REPORT, export, some_gc, some_live, some_quota, some_scrub, some_status,
+    REPORT, export, some_gc, some_live, some_quota, some_scrub, some_status, some_where,
 };
 use crate::admin::{
-    ExportStatus, FlushReport, GcOrder, GcReport, QuotaReport, QuotaRequest, ScrubReport,
-    ScrubRequest, Status,
+    ExportStatus, FlushReport, GcOrder, GcReport, PathRefusal, QuotaReport, QuotaRequest,
+    ScrubReport, ScrubRequest, Status, VolumePath, WhereReport,
 };
 use crate::config::Inputs;
 use crate::health::{Health, Problem, State as HealthState};
@@ -86,6 +87,22 @@ impl Control for Fake {
         self.flushing.notify_one();
         self.let_go.notified().await;
         Ok(REPORT)
+    }
+
+    async fn flush_path(&self, path: VolumePath) -> Result<FlushReport, PathRefusal> {
+        Err(PathRefusal::NotFound(format!(
+            "there is no {}",
+            path.0.escape_ascii()
+        )))
+    }
+
+    async fn whereabouts(
+        &self,
+        path: VolumePath,
+        seen: Arc<AtomicU64>,
+    ) -> Result<WhereReport, PathRefusal> {
+        seen.fetch_add(1, Ordering::Relaxed);
+        Ok(some_where(&path.0))
     }
 
     async fn status(&self) -> Status {
@@ -349,10 +366,12 @@ async fn the_state_is_shown_with_the_names_of_the_commands() {
         site.get("/api/v1/quotas").await.is(200),
         json!([some_quota()])
     );
-    assert_eq!(
-        site.get("/api/v1/requests").await.is(200),
-        json!({"WRITE": 12})
-    );
+    let requests = json!({"WRITE": 12, "by_cause": some_status().requests_by_cause});
+    assert_eq!(site.get("/api/v1/requests").await.is(200), requests);
+    let cost = json!(some_status().cost);
+    assert_eq!(site.get("/api/v1/cost").await.is(200), cost);
+    let found = site.get("/api/v1/where?path=/a%20b").await.is(200);
+    assert_eq!(found, json!(some_where(b"/a b")));
     assert_eq!(
         site.get("/api/v1/scrub").await.is(200),
         as_json(some_scrub())

@@ -1,6 +1,7 @@
 //! The life of a gateway, with a fake one that only records its calls.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -8,8 +9,9 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::admin::{
-    CheckpointState, Compression, ExportStatus, FlushReport, GcOrder, GcReport, QuotaReport,
-    QuotaRequest, ScrubReport, ScrubRequest, Status, status,
+    CheckpointState, Compression, ExportStatus, FlushReport, GcOrder, GcReport, PathRefusal,
+    QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Status, VolumePath, WhereReport, status,
+    tests::some_where,
 };
 use crate::config::Inputs;
 use crate::health::Health;
@@ -55,6 +57,7 @@ impl Control for Fake {
 
     async fn flush(&self) -> Result<FlushReport, String> {
         Ok(FlushReport {
+            path: None,
             published_lsn: 0,
             uploaded_bytes: 0,
             seconds: 0.0,
@@ -63,6 +66,22 @@ impl Control for Fake {
 
     async fn exports(&self) -> Vec<ExportStatus> {
         Vec::new()
+    }
+
+    async fn flush_path(&self, path: VolumePath) -> Result<FlushReport, PathRefusal> {
+        Err(PathRefusal::NotFound(format!(
+            "there is no {}",
+            path.0.escape_ascii()
+        )))
+    }
+
+    async fn whereabouts(
+        &self,
+        path: VolumePath,
+        seen: Arc<AtomicU64>,
+    ) -> Result<WhereReport, PathRefusal> {
+        seen.fetch_add(1, Ordering::Relaxed);
+        Ok(some_where(&path.0))
     }
 
     async fn status(&self) -> Status {
@@ -104,6 +123,8 @@ impl Control for Fake {
             uploads_in_flight: 0,
             store_error: None,
             requests: Default::default(),
+            requests_by_cause: Vec::new(),
+            cost: Default::default(),
         }
     }
 

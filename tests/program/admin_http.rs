@@ -12,7 +12,7 @@ use crate::support::{Gateway, Place, Running, TIMEOUT, program, refused};
 use crate::waits::Away;
 
 /// Sends a request to the admin HTTP server at `address`; returns status and body.
-fn ask(address: &str, line: &str, headers: &[&str]) -> (u16, Value) {
+pub(crate) fn ask(address: &str, line: &str, headers: &[&str]) -> (u16, Value) {
     let (status, body) = exchange(address, line, headers);
     (status, serde_json::from_str(&body).unwrap())
 }
@@ -38,7 +38,7 @@ pub(crate) fn text(address: &str, path: &str) -> String {
     body
 }
 
-fn get(address: &str, path: &str) -> (u16, Value) {
+pub(crate) fn get(address: &str, path: &str) -> (u16, Value) {
     ask(address, &format!("GET {path}"), &[])
 }
 

@@ -34,3 +34,4 @@ mod tls;
 mod top;
 mod trace;
 mod waits;
+mod where_is;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::admin_http::{address, text};
 use crate::support::nfs::Stable;
-use crate::support::s3_proxy::{Fault, Proxy};
+use crate::support::s3_proxy::{Answered, Fault, Proxy};
 use crate::support::s3_server::S3Server;
 use crate::support::{Gateway, Place, TIMEOUT};
 
@@ -254,6 +254,7 @@ fn as_many_requests_are_counted_as_a_proxy_sees() {
     let place = Place::new();
     let flags = [
         "--store=s3://bucket/metrics".to_owned(),
+        "--prices-download=2".to_owned(),
         format!("--data-dir={}", place.data_dir().display()),
         "--listen=127.0.0.1:0".to_owned(),
         ADMIN.to_owned(),
@@ -283,5 +284,109 @@ fn as_many_requests_are_counted_as_a_proxy_sees() {
         thread::sleep(Duration::from_millis(10));
     }
     assert!(proxy.requests() > 20);
+    // At the default prices, and at 2 a GB that leaves the bucket.
+    let cost = |answered: &[Answered]| -> f64 {
+        let prices = answered.iter().map(|one| {
+            let lists = one.target.contains("list-type=2");
+            let of_request = match &*one.method {
+                "GET" | "HEAD" if !lists => 0.0004 / 1000.0,
+                "DELETE" => 0.0,
+                "POST" if one.target.contains("?delete") => 0.0,
+                _ => 0.005 / 1000.0,
+            };
+            let bytes = if one.method == "HEAD" {
+                0
+            } else {
+                one.received
+            };
+            of_request + bytes as f64 / (1_u64 << 30) as f64 * 2.0
+        });
+        prices.sum()
+    };
+    let begun = Instant::now();
+    loop {
+        let before = proxy.answered();
+        let status = gateway.status();
+        let seen = proxy.answered();
+        let counted: u64 = status["requests_by_cause"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|total| total["requests"].as_u64().unwrap())
+            .sum();
+        if before.len() == seen.len() && counted == seen.len() as u64 {
+            let (expected, found) = (cost(&seen), status["cost"]["since_start"].as_f64().unwrap());
+            assert!((found - expected).abs() < 1e-9, "{found} is not {expected}");
+            assert!(found > 0.0001, "{found}");
+            break;
+        }
+        assert!(
+            begun.elapsed() < TIMEOUT,
+            "{counted} counted, {} seen",
+            seen.len()
+        );
+        thread::sleep(Duration::from_millis(10));
+    }
     gateway.stop_cleanly();
+}
+
+#[test]
+fn the_cost_is_that_of_the_requests_at_the_prices_of_the_configuration() {
+    let place = Place::new();
+    let file = place.path("forebay.toml");
+    let text = "checkpoint_interval = \"1h\"\n[prices]\nwrites = 5.0\nreads = 1\ndeletes = 0.5\n\
+                storage = 30.4375\ndownload = 1024\ncurrency = \"EUR\"\n";
+    fs::write(&file, text).unwrap();
+    let config = format!("--config={}", file.display());
+    let gateway = place.serve_with("data", &[ADMIN, &config]);
+    let mut client = gateway.client();
+    client.put("file", &[7; 300_000]);
+    client.put("other", &vec![8; 900_000]);
+    gateway.flush();
+    let status = gateway.status();
+    let cost = &status["cost"];
+    assert_eq!(
+        (&cost["currency"], &cost["prices"]),
+        (&"EUR".into(), &"of the configuration".into())
+    );
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let amount = |total: &serde_json::Value| {
+        let price = match total["method"].as_str().unwrap() {
+            "get" | "head" => 1.0,
+            "delete" | "abort_upload" => 0.5,
+            _ => 5.0,
+        };
+        let gb = number(&total["received_bytes"]) / (1_u64 << 30) as f64;
+        number(&total["requests"]) * price / 1000.0 + gb * 1024.0
+    };
+    let totals = status["requests_by_cause"].as_array().unwrap();
+    let expected: f64 = totals.iter().map(amount).sum();
+    assert!(
+        (number(&cost["since_start"]) - expected).abs() < 1e-9,
+        "{status}"
+    );
+    assert!(expected > 0.01, "{status}");
+    let stored = number(&status["space"]["stored_bytes"]) / (1_u64 << 30) as f64;
+    assert!(
+        (number(&cost["storage_per_day"]) - stored).abs() < 1e-9,
+        "{status}"
+    );
+    let causes = cost["by_cause"].as_array().unwrap();
+    let per_day: f64 = causes.iter().map(|cause| number(&cause["per_day"])).sum();
+    assert!(
+        (number(&cost["per_day"]) - per_day - stored).abs() < 1e-6,
+        "{status}"
+    );
+    let scrape = Scrape::of(&gateway);
+    assert!(scrape.value("cost_total{cause=\"publish\",currency=\"EUR\"}") >= 0.005);
+    assert!(scrape.value("cost_per_day{cause=\"storage\",currency=\"EUR\"}") > 0.0);
+    let text = text_of(&gateway, "/api/v1/cost");
+    assert!(text.contains("\"EUR\""), "{text}");
+    let shown = gateway.ask(&["status"]).stdout;
+    assert!(shown.contains("EUR a day"), "{shown}");
+    gateway.stop_cleanly();
+}
+
+fn text_of(gateway: &Gateway, path: &str) -> String {
+    text(&address(gateway), path)
 }

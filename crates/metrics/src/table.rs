@@ -194,6 +194,10 @@ families! {
         "Requests that failed without being sent, because the bucket had not answered the last ones.";
     STORE_WAITING: Gauge, "store_requests_waiting", None, [],
         "Requests that wait for permission to be sent: fewer are allowed while the bucket recovers, and none while it asks for a pause.";
+    COST: Counter, "cost", None, ["cause", "currency"],
+        "Cost of requests to the bucket since the start, by their cause, at the prices of the configuration, in the unit that `currency` names.";
+    COST_PER_DAY: Gauge, "cost_per_day", None, ["cause", "currency"],
+        "Cost of a day, in that unit: by the cause of requests, at their rate in the last hour (or since the start, if that is later); with the cause `storage`, of the packs that the bucket has.";
     CLIENT_CALLS: Counter, "client_calls", None, ["client"],
         "NFSv3 calls answered, for each client address. Beyond 256 addresses, those that have been idle longest are counted together as `other`, and so are addresses that no export names.";
     CLIENT_CALL_SECONDS: Counter, "client_call_seconds", Seconds, ["client"],

@@ -119,7 +119,8 @@ fn what_is_wrong_with_an_export_is_named_with_its_line() {
     }
     let section = error("[volume]\nlog_limit = \"1GiB\"");
     assert!(
-        section.contains("unknown key `volume`; the file has no sections but [[export]]"),
+        section
+            .contains("unknown key `volume`; the file has no sections but [[export]] and [prices]"),
         "{section}"
     );
     assert_eq!(

@@ -73,6 +73,12 @@ fn unusual() -> Places {
         "warn,nfs=debug",
         "json",
         "250ms",
+        "0.01",
+        "3",
+        "0.5",
+        "0.1",
+        "0.09",
+        "EUR",
     ]) {
         places = places.flag(setting.key, text);
     }

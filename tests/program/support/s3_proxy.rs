@@ -94,7 +94,17 @@ struct Shared {
     server: String,
     ended: AtomicBool,
     requests: AtomicUsize,
+    answered: Mutex<Vec<Answered>>,
     plan: Mutex<Plan>,
+}
+
+/// A request that was answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered {
+    pub(crate) method: String,
+    pub(crate) target: String,
+    /// Bytes of the body of the answer, as its head promises them.
+    pub(crate) received: u64,
 }
 
 struct Plan {
@@ -117,6 +127,7 @@ impl Proxy {
             server: endpoint.trim_start_matches("http://").to_owned(),
             ended: AtomicBool::new(false),
             requests: AtomicUsize::new(0),
+            answered: Mutex::default(),
             plan: Mutex::new(Plan {
                 reach: Reach::Open,
                 random: seed,
@@ -174,6 +185,11 @@ impl Proxy {
     pub(crate) fn injected(&self, fault: Fault) -> usize {
         let plan = self.shared.plan.lock().unwrap();
         plan.injected.get(&fault).copied().unwrap_or(0)
+    }
+
+    /// The requests that were answered so far.
+    pub(crate) fn answered(&self) -> Vec<Answered> {
+        self.shared.answered.lock().unwrap().clone()
     }
 
     /// Number of connections so far, one for each request.
@@ -278,6 +294,11 @@ impl Shared {
                 }
             }
         }
+        self.answered.lock().unwrap().push(Answered {
+            method: request.method,
+            target: request.target,
+            received: promised(&answer[..body_at]),
+        });
         client.write_all(&answer)
     }
 
@@ -364,6 +385,14 @@ fn read_head(client: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
 fn end_of_head(bytes: &[u8]) -> Option<usize> {
     let at = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     Some(at + 4)
+}
+
+/// Bytes of the body that a head promises.
+fn promised(head: &[u8]) -> u64 {
+    let head = String::from_utf8_lossy(head);
+    let mut lines = head.split("\r\n").filter_map(|line| line.split_once(':'));
+    let length = lines.find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    length.map_or(0, |(_, length)| length.trim().parse().unwrap_or(0))
 }
 
 /// splitmix64.
