@@ -8,7 +8,6 @@ const isNumber = Number.isFinite;
 export function number(value) {
   if (!isNumber(value)) return "–";
   if (value === 0) return "0";
-  if (Math.abs(value) >= 1e6) return `${digits(value / 1e6)} million`;
   if (Math.abs(value) >= 100) return Math.round(value).toLocaleString("en");
   if (Math.abs(value) < 0.01) return "< 0.01";
   return digits(value);

@@ -167,12 +167,13 @@ export class Plot {
     const filled = index === 0 && this.#scale !== "log";
     let path = "";
     let area = "";
+    let lone = "";
     let run = null;
     let before = null;
     const end = () => {
       if (run === null) return;
-      // A point without neighbours would be invisible as a line.
-      if (run.count === 1) path += "h0.01";
+      // A point without neighbours is a dot, since it would be invisible as a line.
+      if (run.count === 1) lone += `${run.text}h0.01`;
       if (filled) area += `${run.text}V${y(0)}H${run.x}Z`;
       run = null;
     };
@@ -190,8 +191,8 @@ export class Plot {
       run.count += 1;
     }
     end();
-    const line = draw("path", { class: `line line${index}`, d: path });
-    return filled ? [draw("path", { class: "area", d: area }), line] : [line];
+    const lines = [[path, ""], [lone, " lone"]].map(([d, more]) => draw("path", { class: `line line${index}${more}`, d }));
+    return filled ? [draw("path", { class: "area", d: area }), ...lines] : lines;
   }
 
   #axis(shown) {
