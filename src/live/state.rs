@@ -142,10 +142,11 @@ impl State {
         match &sample.labels[..] {
             [] if family == &table::NFS_READ => self.read = value,
             [] if family == &table::NFS_WRITTEN => self.written = value,
-            [status] if family == &table::NFS_ERRORS => {
-                if !matches!(&**status, "NFS3ERR_NOENT" | "NFS3ERR_JUKEBOX") {
-                    self.errors += value;
-                }
+            [status]
+                if family == &table::NFS_ERRORS
+                    && !matches!(&**status, "NFS3ERR_NOENT" | "NFS3ERR_JUKEBOX") =>
+            {
+                self.errors += value;
             }
             [method, cause] if family.labels == ["method", "cause"] => {
                 let bodies = self
