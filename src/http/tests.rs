@@ -396,7 +396,6 @@ async fn the_state_is_shown_with_the_names_of_the_commands() {
     site.get("/api/v1/nothing")
         .await
         .refuses(404, "/api/v1/nothing");
-    site.get("/").await.refuses(404, "there is no /");
 }
 
 #[tokio::test]
