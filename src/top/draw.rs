@@ -58,26 +58,26 @@ struct Level {
 /// Draws everything into a place of any size.
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let mut rest = Rest(area);
-    let footer = rest.from_below(1);
+    let footer = rest.take_below(1);
     for line in head(app, area) {
-        line.render(rest.from_above(1), buffer);
+        line.render(rest.take_above(1), buffer);
     }
     if let Some(seen) = &app.seen {
         let levels = levels(seen, app.points.last());
         if area.height >= HIGH {
             draw_bars(&levels, &mut rest, buffer);
         } else {
-            short_levels(&levels).render(rest.from_above(1), buffer);
+            short_levels(&levels).render(rest.take_above(1), buffer);
         }
         let room = rest.0.height.saturating_sub(TABLE);
         if room > flows::LEAST {
-            flows::draw_heads(rest.from_above(1), buffer);
+            flows::draw_heads(rest.take_above(1), buffer);
         }
         let room = rest.0.height.saturating_sub(TABLE);
         // Two thirds at most: the rest is the table's.
         let flows_height = (room * 2 / 3 / flows::LEAST * flows::LEAST).max(flows::LEAST);
-        flows::draw(&app.points, rest.from_above(flows_height.min(room)), buffer);
-        tabs(app.pane).render(rest.from_above(1), buffer);
+        flows::draw(&app.points, rest.take_above(flows_height.min(room)), buffer);
+        tabs(app.pane).render(rest.take_above(1), buffer);
         let state = (app.pane, app.order(), app.scrolled);
         table::draw(&app.table(), state, rest.0, buffer);
     }
@@ -96,7 +96,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
 struct Rest(Rect);
 
 impl Rest {
-    fn from_above(&mut self, wanted: u16) -> Rect {
+    fn take_above(&mut self, wanted: u16) -> Rect {
         let height = wanted.min(self.0.height);
         let given = Rect { height, ..self.0 };
         self.0.y += height;
@@ -104,7 +104,7 @@ impl Rest {
         given
     }
 
-    fn from_below(&mut self, wanted: u16) -> Rect {
+    fn take_below(&mut self, wanted: u16) -> Rect {
         let height = wanted.min(self.0.height);
         self.0.height -= height;
         Rect {
@@ -261,7 +261,7 @@ fn draw_bars(levels: &[Level], rest: &mut Rest, buffer: &mut Buffer) {
         };
         let limit = level.limit.unwrap_or_default();
         let (used, limit) = (text::bytes(level.used), text::bytes(limit));
-        let area = rest.from_above(1);
+        let area = rest.take_above(1);
         let width = area.width.saturating_sub(44).clamp(10, 60);
         let line = Line::from(vec![
             Span::raw(format!("{:<11}", level.name)),
