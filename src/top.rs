@@ -7,7 +7,7 @@
 //! ```
 //!
 //! * `app`: what is known and what the user has chosen; changed by keys and answers, without a terminal.
-//! * `draw`, `flows`, `table`: the picture of an [`App`](app::App) in a buffer of any size.
+//! * `draw`, `flows`, `table`: the picture of an `App` in a buffer of any size.
 //! * `text`: numbers for people.
 //! * `screen`: the terminal, which is restored however the program ends.
 
