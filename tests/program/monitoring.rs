@@ -163,7 +163,8 @@ fn promtool_accepts_rules_and_expressions() {
     for (number, expression) in found.iter().enumerate() {
         let expression = expression
             .replace("$__rate_interval", "5m")
-            .replace("$__interval", "5m");
+            .replace("$__interval", "5m")
+            .replace("$__range", "1h");
         let quoted = Value::String(expression);
         rules += &format!("  - {{record: \"panel:{number}\", expr: {quoted}}}\n");
     }
