@@ -88,6 +88,7 @@ fn under_load_the_page_shows_plots_clients_files_and_requests() {
             ("requests", "publish"),
             ("reads", "iB/s"),
             ("limits", " of "),
+            ("cost", " USD a day"),
         ] {
             let text = format!("document.getElementById('{id}').innerText.includes('{part}')");
             browser.until(&text);

@@ -187,7 +187,7 @@ export class Panels {
       ],
     });
     byId("cost").append(this.#costText, this.#costTable.element);
-    this.#showCost(null);
+    this.#costTable.element.hidden = true;
   }
 
   /** Shows an answer of `/api/v1/live`, and the samples of the last minutes. */
@@ -227,7 +227,7 @@ export class Panels {
       "Archived logs": status.archived_logs.logs > 0 ? `${status.archived_logs.logs} with ${bytes(status.archived_logs.bytes)}: see forebay log list` : null,
       Running: `${age(status.uptime_seconds)}, version ${status.version}`,
     });
-    this.#showCost(status.cost ?? null);
+    this.#showCost(status.cost);
   }
 
   #showFacts(facts) {
@@ -236,20 +236,16 @@ export class Panels {
   }
 
   #price(value) {
-    return money(value, this.#cost?.currency ?? "");
+    return money(value, this.#cost.currency);
   }
 
   #showCost(cost) {
     this.#cost = cost;
-    this.#costTable.element.hidden = cost === null;
-    if (cost === null) {
-      setText(this.#costText, "This gateway does not report what its requests cost.");
-      return;
-    }
-    const storage = cost.storage_per_day === null || cost.storage_per_day === undefined ? "" : `, of that ${this.#price(cost.storage_per_day)} for storage`;
+    this.#costTable.element.hidden = false;
+    const storage = cost.storage_per_day === null ? "" : `, of that ${this.#price(cost.storage_per_day)} for storage`;
     this.#costText.replaceChildren(
       make("strong", { class: "figure" }, `${this.#price(cost.per_day)} a day`),
-      make("span", {}, `at the rate of the last hour${storage}; ${this.#price(cost.since_start)} since the start. Prices: `),
+      make("span", {}, `at the rate of the last ${age(cost.window_seconds)}${storage}; ${this.#price(cost.since_start)} since the start. Prices: `),
       foreign(cost.prices));
     this.#costTable.show(cost.by_cause);
   }
