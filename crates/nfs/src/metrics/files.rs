@@ -256,7 +256,8 @@ mod tests {
         for inode in 0..10 {
             let file = found.iter().find(|file| file.inode == Inode(inode));
             let calls = file.unwrap().calls;
-            assert!((1000..3000).contains(&calls), "{calls}");
+            // Each round samples the same calls, so that the error of one round is that of all.
+            assert!((1000..6000).contains(&calls), "{calls}");
         }
     }
 
