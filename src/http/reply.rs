@@ -29,7 +29,7 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
 /// its client has taken it.
 ///
 /// # Errors
-/// A refusal if clients are taking so many large answers already.
+/// A refusal if too many clients take large answers at this moment.
 pub(super) fn list(value: &impl Serialize, large: &Arc<Semaphore>) -> Result<Response, Refusal> {
     let body = encode(value)
         .map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;

@@ -244,7 +244,7 @@ fn between<'a, K: Ord>(
     })
 }
 
-/// By how much a counter has grown; all of it if it has begun anew.
+/// By how much a counter has grown; all of it if it was reset.
 pub(super) fn grown(before: f64, after: f64) -> f64 {
     if after < before {
         after

@@ -350,7 +350,7 @@ fn the_ring_keeps_ten_minutes_and_after_leaves_out_what_was_seen() {
     assert_eq!(sequences(0), (11..=310).collect::<Vec<_>>());
     assert_eq!(sequences(307), [308, 309, 310]);
     assert_eq!(sequences(310), Vec::<u64>::new());
-    // The number is of an earlier run: the client begins anew.
+    // The number is of an earlier run: the client starts over.
     assert_eq!(sequences(311).len(), POINTS);
 }
 

@@ -13,7 +13,7 @@ use crate::waits::Away;
 
 const TOKEN: &str = "the-token-of-the-tests-of-the-page";
 
-/// Names of files that attack whoever shows them.
+/// File names that attack the programs that show them.
 const HOSTILE: [&[u8]; 6] = [
     b"<img src=x onerror=\"window.hacked=1\">",
     b"<svg onload=window.hacked=1><script>window.hacked=1",

@@ -126,7 +126,7 @@ impl Observed {
         self.sum = self.sum.wrapping_add(other.sum);
     }
 
-    /// The observations since `before`, an earlier state of the same histogram. All of them if it has begun anew
+    /// The observations since `before`, an earlier state of the same histogram. All of them if it was reset
     /// since, that is, if a bucket has fewer than before.
     pub fn since(&self, before: &Observed) -> Observed {
         let pairs = || self.buckets.iter().zip(&before.buckets);
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(between, observed(&[40]));
         assert_eq!(between.sum(), 0.04);
         assert_eq!(after.since(&after).quantile(0.5), None);
-        // It has begun anew.
+        // It was reset.
         assert_eq!(observed(&[3]).since(&before), observed(&[3]));
         let mut both = before.clone();
         both.add(&between);
