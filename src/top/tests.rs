@@ -303,7 +303,7 @@ fn a_gateway_that_is_gone_is_said_and_its_last_values_stay() {
 }
 
 #[test]
-fn answers_are_joined_and_another_run_begins_anew() {
+fn answers_are_joined_and_another_run_replaces_them() {
     let mut app = app();
     assert_eq!((app.points.len(), app.last()), (3, 3));
     let numbered = |numbers: std::ops::RangeInclusive<u64>| {
