@@ -5,7 +5,7 @@ use ratatui::backend::TestBackend;
 
 use super::app::{App, Key, Order, Pane};
 use super::*;
-use crate::admin::tests::{some_live, some_status};
+use crate::admin::fake::{some_live, some_status};
 use crate::live::{BucketFlow, ClientRow, FileRow, Flow, Limits, ProcedureRow, RequestRow};
 
 fn seen() -> Seen {
