@@ -46,7 +46,9 @@ mod status;
 mod trace;
 
 #[cfg(test)]
-pub(crate) mod tests;
+pub(crate) mod fake;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

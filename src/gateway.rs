@@ -248,7 +248,7 @@ impl NfsGateway {
             volume.close(CLOSE_AFTER_FAILURE).await;
         }
         let (server, address, export_control, tls_control, call_watch, registration) = listening?;
-        let slow_calls = SlowCalls::start(call_watch.clone(), volume.clone(), config.slow_call.0);
+        let slow_calls = SlowCalls::start(call_watch.clone(), volume.clone(), &config);
         let watched = volume.clone();
         let watcher = Watcher::new(
             move || watched.status(),

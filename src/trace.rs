@@ -3,15 +3,19 @@
 //! ```text
 //!   nfs: CallWatch -> a bounded channel for each watcher -> paths -> the client of the control socket
 //!                                                   `----> SlowCalls -> one line in the log, at a bounded rate
+//!                                                                  `-> spans
 //! ```
 //!
 //! * `call`: a call with its paths, as JSON and as a line of text.
 //! * `filter`: which calls a trace shows.
 //! * `slow`: the log of slow calls.
+//! * `spans`: slow calls as spans for a collector of OpenTelemetry, with the feature `otlp`.
 
 mod call;
 mod filter;
 mod slow;
+#[cfg(feature = "otlp")]
+mod spans;
 
 use std::future::Future;
 use std::time::Duration;

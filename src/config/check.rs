@@ -71,6 +71,12 @@ impl Config {
             conflict("admin_listen", problem);
         }
 
+        if self.otlp_endpoint.0.is_some() && !cfg!(feature = "otlp") {
+            let problem = "needs a program that is built with `cargo build --release --features otlp`: build it like \
+                           that, or leave this out";
+            conflict("otlp_endpoint", problem.to_owned());
+        }
+
         if self.s3_kms_key.0.is_some() && self.s3_encryption != Encryption::Kms {
             let encryption = self.described("s3_encryption");
             conflict(

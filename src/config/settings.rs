@@ -14,9 +14,9 @@ use super::table::settings;
 use super::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, ConfigError, Currency, Dedup,
     Encryption, Endpoint, Export, HostNames, KmsKey, LogFormat, LogLevels, LogMode, MaybeAddress,
-    MaybeDuration, MaybeFile, Price, Region, Restore, Sealing, Security, Setting, Size, Source,
-    SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Takeover, Value, Written, Xprtsec,
-    exports,
+    MaybeDuration, MaybeFile, OtlpEndpoint, Price, Region, Restore, Sealing, Security, Setting,
+    Size, Source, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Takeover, Value,
+    Written, Xprtsec, exports,
 };
 
 settings! {
@@ -232,6 +232,9 @@ settings! {
         /// Calls of clients that take at least this long are logged, one line each, with what they waited for: at most 10 a
         /// minute for each client and 100 for all, and then the number of the others. `none` logs none.
         slow_call: MaybeDuration = Fixed("1s");
+        /// Collector of OpenTelemetry (OTLP over HTTP, without TLS) that [slow calls](operations.md#spans-of-slow-calls) are
+        /// sent to as spans, at `/v1/traces` below this URL. Needs a program that is built with `--features otlp`.
+        otlp_endpoint: OtlpEndpoint = Fixed("none");
     }
     "Prices" {
         /// Price of 1,000 requests that write or list (PUT, COPY, POST and LIST), for [the cost](costs.md#the-bucket) in

@@ -7,130 +7,30 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::admin::tests::{
-    REPORT, export, some_gc, some_live, some_quota, some_scrub, some_status, some_where,
-};
-use crate::admin::{
-    ExportStatus, FlushReport, GcOrder, GcReport, PathRefusal, QuotaReport, QuotaRequest,
-    ScrubReport, ScrubRequest, Status, VolumePath, WhereReport,
+use crate::admin::fake::{
+    Fake, export, some_gc, some_live, some_quota, some_scrub, some_status, some_where,
 };
 use crate::config::Inputs;
 use crate::health::{Health, Problem, State as HealthState};
 
 const TOKEN: &str = "0123456789abcdef0123";
 
-/// A gateway that answers what the test sets.
-struct Fake {
-    status: Mutex<Status>,
-    /// Notified when a flush begins.
-    flushing: Notify,
-    /// Lets a flush end.
-    let_go: Notify,
-    exports: Vec<ExportStatus>,
-    /// The orders it was given.
-    orders: Mutex<Vec<String>>,
-}
-
-impl Default for Fake {
-    fn default() -> Fake {
-        Fake {
-            status: Mutex::new(some_status()),
-            flushing: Notify::new(),
-            let_go: Notify::new(),
-            exports: vec![export()],
-            orders: Mutex::default(),
-        }
-    }
-}
-
-impl Fake {
-    fn has(&self, problems: &[(HealthState, &str)]) {
-        let problem = |(state, name): &(HealthState, &str)| {
-            Problem::new(*state, name, format!("{name} happened"))
-        };
-        let problems = problems.iter().map(problem).collect();
-        self.status.lock().health = Health::with(problems);
-    }
-}
-
-impl crate::trace::Paths for Fake {
-    async fn path_of(&self, _: u64) -> Option<Vec<u8>> {
-        None
-    }
-}
-
-impl Control for Fake {
-    async fn live(&self, after: u64) -> crate::live::Live {
-        some_live(after)
-    }
-
-    fn calls(&self) -> forebay_nfs::CallWatch {
-        forebay_nfs::CallWatch::default()
-    }
-
-    fn metrics(&self) -> crate::metrics::Metrics {
-        crate::metrics::Metrics::new(Vec::new())
-    }
-
-    async fn flush(&self) -> Result<FlushReport, String> {
-        self.flushing.notify_one();
-        self.let_go.notified().await;
-        Ok(REPORT)
-    }
-
-    async fn flush_path(&self, path: VolumePath) -> Result<FlushReport, PathRefusal> {
-        Err(PathRefusal::NotFound(format!(
-            "there is no {}",
-            path.0.escape_ascii()
-        )))
-    }
-
-    async fn whereabouts(
-        &self,
-        path: VolumePath,
-        seen: Arc<AtomicU64>,
-    ) -> Result<WhereReport, PathRefusal> {
-        seen.fetch_add(1, Ordering::Relaxed);
-        Ok(some_where(&path.0))
-    }
-
-    async fn status(&self) -> Status {
-        self.status.lock().clone()
-    }
-
-    async fn quota(&self, request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {
-        assert_eq!(request, QuotaRequest::List);
-        Ok(vec![some_quota()])
-    }
-
-    async fn scrub(&self, request: ScrubRequest) -> Result<ScrubReport, String> {
-        self.orders.lock().push(format!("{request:?}"));
-        match request {
-            ScrubRequest::Stop => Err("no round is under way".to_owned()),
-            _ => Ok(some_scrub()),
-        }
-    }
-
-    async fn gc(&self, order: GcOrder) -> Result<GcReport, String> {
-        self.orders.lock().push(format!("{order:?}"));
-        Ok(some_gc())
-    }
-
-    async fn exports(&self) -> Vec<ExportStatus> {
-        assert!(!self.exports.is_empty(), "this handler panics on purpose");
-        self.exports.clone()
-    }
+/// Gives the gateway these problems.
+fn has(fake: &Fake, problems: &[(HealthState, &str)]) {
+    let problem = |(state, name): &(HealthState, &str)| {
+        Problem::new(*state, name, format!("{name} happened"))
+    };
+    let problems = problems.iter().map(problem).collect();
+    fake.status.lock().health = Health::with(problems);
 }
 
 fn load(data_dir: &Path, flags: &[(&'static str, &str)]) -> Result<Config, String> {
@@ -329,21 +229,24 @@ async fn health_tells_opening_serving_degraded_fenced_and_stopping_apart() {
     }
     assert_eq!(site.get("/api/v1/config").await.status(), 200);
 
-    site.fake.has(&[]);
+    has(&site.fake, &[]);
     site.opened.send_replace(Some(site.fake.clone()));
     let ok = json!({"state": "ok", "problems": []});
     assert_eq!(site.get("/health/ready").await.is(200), ok);
 
-    site.fake.has(&[(HealthState::Degraded, "bucket_away")]);
+    has(&site.fake, &[(HealthState::Degraded, "bucket_away")]);
     let problem =
         |state| json!([{"state": state, "name": "bucket_away", "message": "bucket_away happened"}]);
     let degraded = json!({"state": "degraded", "problems": problem("degraded")});
     assert_eq!(site.get("/health/ready").await.is(200), degraded);
 
-    site.fake.has(&[
-        (HealthState::Degraded, "bucket_away"),
-        (HealthState::Failing, "fenced"),
-    ]);
+    has(
+        &site.fake,
+        &[
+            (HealthState::Degraded, "bucket_away"),
+            (HealthState::Failing, "fenced"),
+        ],
+    );
     let failing = site.get("/health/ready").await.is(503);
     assert_eq!(failing["state"], "failing");
     assert_eq!(failing["problems"][0]["name"], "fenced");

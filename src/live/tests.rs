@@ -303,7 +303,7 @@ fn files_are_counted_by_their_place() {
 }
 
 #[test]
-fn counters_that_begin_anew_count_from_zero() {
+fn counters_of_a_new_run_count_from_zero() {
     let before = Moment::default()
         .calls("READ", "ok", &[3; 9])
         .add(&table::NFS_READ, [], 9000.0);

@@ -1,24 +1,19 @@
 //! The life of a gateway, with a fake one that only records its calls.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::*;
-use crate::admin::{
-    CheckpointState, Compression, ExportStatus, FlushReport, GcOrder, GcReport, PathRefusal,
-    QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Status, VolumePath, WhereReport, status,
-    tests::some_where,
-};
+use crate::admin::fake::FakeWith;
+use crate::admin::status;
 use crate::config::Inputs;
-use crate::health::Health;
 
 /// The behaviour of the fake gateway.
 #[derive(Default)]
-struct Fake {
+struct Life {
     /// The reason of its failure, if it fails as soon as it runs.
     fails: Option<Failure>,
     /// It never finishes stopping.
@@ -33,111 +28,12 @@ struct Fake {
     refuses: bool,
 }
 
-impl crate::trace::Paths for Fake {
-    async fn path_of(&self, _: u64) -> Option<Vec<u8>> {
-        None
-    }
-}
+type Fake = FakeWith<Life>;
 
-impl Control for Fake {
-    async fn live(&self, after: u64) -> crate::live::Live {
-        crate::live::Live {
-            time: after as f64,
-            ..Default::default()
-        }
-    }
-
-    fn calls(&self) -> forebay_nfs::CallWatch {
-        forebay_nfs::CallWatch::default()
-    }
-
-    fn metrics(&self) -> crate::metrics::Metrics {
-        crate::metrics::Metrics::new(Vec::new())
-    }
-
-    async fn flush(&self) -> Result<FlushReport, String> {
-        Ok(FlushReport {
-            path: None,
-            published_lsn: 0,
-            uploaded_bytes: 0,
-            seconds: 0.0,
-        })
-    }
-
-    async fn exports(&self) -> Vec<ExportStatus> {
-        Vec::new()
-    }
-
-    async fn flush_path(&self, path: VolumePath) -> Result<FlushReport, PathRefusal> {
-        Err(PathRefusal::NotFound(format!(
-            "there is no {}",
-            path.0.escape_ascii()
-        )))
-    }
-
-    async fn whereabouts(
-        &self,
-        path: VolumePath,
-        seen: Arc<AtomicU64>,
-    ) -> Result<WhereReport, PathRefusal> {
-        seen.fetch_add(1, Ordering::Relaxed);
-        Ok(some_where(&path.0))
-    }
-
-    async fn status(&self) -> Status {
-        Status {
-            health: Health::with(Vec::new()),
-            waits: Vec::new(),
-            version: String::new(),
-            uptime_seconds: 0.0,
-            volume: "fake".to_owned(),
-            store: String::new(),
-            listen: self.address().to_string(),
-            admin_listen: None,
-            epoch: 1,
-            published_lsn: 0,
-            durable_lsn: 0,
-            log_end_lsn: 0,
-            unpublished_bytes: 0,
-            oldest_unpublished_age_seconds: None,
-            dirty_bytes: 0,
-            memory_bytes: 0,
-            memory_limit_bytes: 0,
-            names_bytes: 0,
-            names_limit_bytes: 0,
-            log_bytes: 0,
-            log_limit_bytes: 0,
-            archived_logs: Default::default(),
-            log_error: None,
-            compression: Compression {
-                level: None,
-                raw_bytes: 0,
-                stored_bytes: 0,
-            },
-            disk_cache: None,
-            space: Default::default(),
-            damaged_frames: 0,
-            dedup: None,
-            checkpoint: 1,
-            checkpoint_state: CheckpointState::Open,
-            uploads_in_flight: 0,
-            store_error: None,
-            requests: Default::default(),
-            requests_by_cause: Vec::new(),
-            cost: Default::default(),
-        }
-    }
-
-    async fn scrub(&self, _: ScrubRequest) -> Result<ScrubReport, String> {
-        Err("not used in this test".to_owned())
-    }
-
-    async fn gc(&self, _: GcOrder) -> Result<GcReport, String> {
-        Err("not used in this test".to_owned())
-    }
-
-    async fn quota(&self, _request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {
-        unreachable!("no test asks for quotas")
+fn fake(own: Life) -> Fake {
+    Fake {
+        own,
+        ..Fake::default()
     }
 }
 
@@ -147,7 +43,7 @@ impl Gateway for Fake {
     }
 
     fn replace_exports(&self, config: &Config) -> Result<(), String> {
-        if self.refuses {
+        if self.own.refuses {
             return Err("two exports have one number".to_owned());
         }
         let paths: Vec<_> = config
@@ -155,7 +51,7 @@ impl Gateway for Fake {
             .iter()
             .map(|export| &export.path[..])
             .collect();
-        self.replaced.lock().push(paths.join(" "));
+        self.own.replaced.lock().push(paths.join(" "));
         Ok(())
     }
 
@@ -164,7 +60,7 @@ impl Gateway for Fake {
     }
 
     async fn failed(&self) -> Failure {
-        match &self.fails {
+        match &self.own.fails {
             Some(failure) => failure.clone(),
             None => std::future::pending().await,
         }
@@ -172,11 +68,11 @@ impl Gateway for Fake {
 
     async fn stop(&self, limit: Duration) -> Result<u64, String> {
         assert_eq!(limit, Duration::from_secs(30));
-        self.stopping.notify_one();
-        if self.hangs {
+        self.own.stopping.notify_one();
+        if self.own.hangs {
             std::future::pending::<()>().await;
         }
-        Ok(self.left)
+        Ok(self.own.left)
     }
 }
 
@@ -224,7 +120,7 @@ async fn run(fake: Fake, signals: &[&'static str]) -> Result<(), Failure> {
 async fn run_in(dir: &Path, fake: Fake, signals: &[&'static str]) -> Result<(), Failure> {
     let config = config(dir, &[]);
     let (sender, receiver) = signals_by_hand();
-    let stopping = fake.stopping.clone();
+    let stopping = fake.own.stopping.clone();
     let send = async {
         for (index, name) in signals.iter().enumerate() {
             if index > 0 {
@@ -264,10 +160,10 @@ async fn a_signal_stops_the_gateway_cleanly() {
     // Remaining bytes are in the log: that is not a failure.
     assert_eq!(
         run(
-            Fake {
+            fake(Life {
                 left: 4096,
-                ..Fake::default()
-            },
+                ..Life::default()
+            }),
             &["SIGINT"]
         )
         .await,
@@ -278,10 +174,10 @@ async fn a_signal_stops_the_gateway_cleanly() {
 #[tokio::test]
 async fn a_second_signal_ends_a_stop_that_hangs() {
     let result = run(
-        Fake {
+        fake(Life {
             hangs: true,
-            ..Fake::default()
-        },
+            ..Life::default()
+        }),
         &["SIGTERM", "SIGINT"],
     )
     .await;
@@ -293,11 +189,11 @@ async fn a_second_signal_ends_a_stop_that_hangs() {
 
 #[tokio::test]
 async fn a_gateway_that_fails_is_stopped_and_its_reason_reported() {
-    let fake = Fake {
+    let fake = fake(Life {
         fails: Some(Failure::Failed("the disk is gone".to_owned())),
-        ..Fake::default()
-    };
-    let stopping = fake.stopping.clone();
+        ..Life::default()
+    });
+    let stopping = fake.own.stopping.clone();
     assert_eq!(
         run(fake, &[]).await,
         Err(Failure::Failed("the disk is gone".to_owned()))
@@ -311,11 +207,11 @@ async fn a_gateway_that_fails_is_stopped_and_its_reason_reported() {
 async fn a_gateway_that_was_taken_over_says_so_until_it_serves_again() {
     let dir = tempfile::tempdir().unwrap();
     let taken = Failure::TakenOver("taken by nas2".to_owned());
-    let fake = Fake {
+    let fake = fake(Life {
         fails: Some(taken.clone()),
         left: 4096,
-        ..Fake::default()
-    };
+        ..Life::default()
+    });
     assert_eq!(run_in(dir.path(), fake, &[]).await, Err(taken));
     let asked = status(dir.path()).await.unwrap_err().to_string();
     assert!(
@@ -403,7 +299,7 @@ async fn sighup_puts_the_exports_of_the_configuration_in_force() {
     let file = dir.path().join("forebay.toml");
     let mut rest = versions.into_iter();
     let fake = Fake::default();
-    let replaced = fake.replaced.clone();
+    let replaced = fake.own.replaced.clone();
     let (sender, signals) = signals_by_hand();
     let read = Arc::new(Notify::new());
     let again = || {
@@ -448,10 +344,10 @@ fn a_configuration_that_cannot_be_used_changes_nothing() {
     let started = config(Path::new("/srv/forebay"), &[]);
     let wrong = || Err(ConfigErrors(Vec::new()));
     assert!(reload(&started, wrong(), &Fake::default(), None).is_none());
-    let refuses = Fake {
+    let refuses = fake(Life {
         refuses: true,
-        ..Fake::default()
-    };
+        ..Life::default()
+    });
     assert!(reload(&started, Ok(started.clone()), &refuses, None).is_none());
     let gateway = Fake::default();
     let later = config(Path::new("/srv/forebay"), &[("shutdown_limit", "7s")]);

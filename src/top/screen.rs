@@ -215,3 +215,88 @@ fn write(text: &str) -> io::Result<()> {
     output.write_all(text.as_bytes())?;
     output.flush()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::unix::ffi::OsStringExt;
+    use std::process::{Command, Stdio};
+
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::LocalModes;
+
+    use super::*;
+
+    /// Set for the process that panics at a terminal.
+    const PANICS: &str = "TOP_PANICS";
+
+    /// A terminal: the end of the user, and that of a program.
+    fn terminal() -> (File, File) {
+        let user = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&user).unwrap();
+        unlockpt(&user).unwrap();
+        let name = ptsname(&user, Vec::new()).unwrap().into_bytes();
+        let options = File::options().read(true).write(true).clone();
+        let program = options.open(OsString::from_vec(name)).unwrap();
+        (user.into(), program)
+    }
+
+    fn modes(terminal: &File) -> LocalModes {
+        tcgetattr(terminal).unwrap().local_modes
+    }
+
+    /// The part of the next test that is a process of its own.
+    #[test]
+    fn panics_at_its_terminal() {
+        if std::env::var_os(PANICS).is_none() {
+            return;
+        }
+        let screen = Screen::enter().unwrap();
+        let lines = LocalModes::ICANON | LocalModes::ECHO;
+        let is_raw = !tcgetattr(io::stdout())
+            .unwrap()
+            .local_modes
+            .intersects(lines);
+        // Nothing else restores it: the stack may be that of another thread.
+        std::mem::forget(screen);
+        panic!("raw: {is_raw}");
+    }
+
+    #[test]
+    fn a_panic_gives_the_terminal_back_before_its_message() {
+        let (mut user, program) = terminal();
+        let before = modes(&program);
+        assert!(before.contains(LocalModes::ICANON | LocalModes::ECHO));
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "--nocapture"])
+            .arg("top::screen::tests::panics_at_its_terminal")
+            .env(PANICS, "")
+            .stdin(Stdio::null())
+            .stdout(program.try_clone().unwrap())
+            .stderr(program.try_clone().unwrap());
+        let mut child = command.spawn().unwrap();
+        // Its ends of the terminal.
+        drop(command);
+        let reader = std::thread::spawn(move || {
+            let (mut seen, mut piece) = (Vec::new(), [0; 4096]);
+            // The end of a terminal is an error.
+            while let Ok(len @ 1..) = user.read(&mut piece) {
+                seen.extend_from_slice(&piece[..len]);
+            }
+            String::from_utf8_lossy(&seen).into_owned()
+        });
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(modes(&program), before);
+        drop(program);
+        let seen = reader.join().unwrap();
+        let at = |part: &str| {
+            seen.find(part)
+                .unwrap_or_else(|| panic!("{part:?}: {seen:?}"))
+        };
+        assert!(at(ENTER) < at(LEAVE), "{seen:?}");
+        assert!(at(LEAVE) < at("raw: true"), "{seen:?}");
+    }
+}

@@ -5,7 +5,7 @@ use ratatui::backend::TestBackend;
 
 use super::app::{App, Key, Order, Pane};
 use super::*;
-use crate::admin::tests::{some_live, some_status};
+use crate::admin::fake::{some_live, some_status};
 use crate::live::{BucketFlow, ClientRow, FileRow, Flow, Limits, ProcedureRow, RequestRow};
 
 fn seen() -> Seen {
@@ -303,7 +303,7 @@ fn a_gateway_that_is_gone_is_said_and_its_last_values_stay() {
 }
 
 #[test]
-fn answers_are_joined_and_another_run_begins_anew() {
+fn answers_are_joined_and_another_run_replaces_them() {
     let mut app = app();
     assert_eq!((app.points.len(), app.last()), (3, 3));
     let numbered = |numbers: std::ops::RangeInclusive<u64>| {

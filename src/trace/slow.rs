@@ -11,30 +11,40 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::call::{WithPaths, time};
 use super::{Paths, ROOM};
+use crate::config::Config;
 use crate::logging::Limiter;
 
 /// How often it is looked whether a minute is over.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Logs slow calls until it is dropped.
+/// Logs slow calls, and exports them as spans, until it is dropped.
 pub(crate) struct SlowCalls {
     limit: watch::Sender<Option<Duration>>,
-    /// Ends with this.
-    _task: JoinSet<()>,
+    /// They end with this.
+    _tasks: JoinSet<()>,
 }
 
 impl SlowCalls {
-    /// Logs the calls that take at least `limit`, from now on; none without one. Must be called within a tokio
-    /// runtime.
+    /// Logs the calls that take at least `slow_call`, from now on; none without one. They become spans with
+    /// `otlp_endpoint`. Must be called within a tokio runtime.
     pub(crate) fn start(
         calls: CallWatch,
         paths: impl Paths + 'static,
-        limit: Option<Duration>,
+        config: &Config,
     ) -> SlowCalls {
-        let (limit, current) = watch::channel(limit);
-        let mut task = JoinSet::new();
-        task.spawn(run(calls, Arc::new(paths), current));
-        SlowCalls { limit, _task: task }
+        let (limit, current) = watch::channel(config.slow_call.0);
+        let paths = Arc::new(paths);
+        let mut tasks = JoinSet::new();
+        #[cfg(feature = "otlp")]
+        if let Some(endpoint) = config.otlp_endpoint.0.clone() {
+            let (calls, paths, current) = (calls.clone(), paths.clone(), current.clone());
+            tasks.spawn(super::spans::export(endpoint, calls, paths, current));
+        }
+        tasks.spawn(run(calls, paths, current));
+        SlowCalls {
+            limit,
+            _tasks: tasks,
+        }
     }
 
     /// Changes the limit.

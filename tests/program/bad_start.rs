@@ -52,6 +52,20 @@ fn an_unknown_variable_names_the_nearest_right_one() {
     refusal.says(&["`FOREBAY_LISTN`", "did you mean `FOREBAY_LISTEN`?"]);
 }
 
+#[cfg(not(feature = "otlp"))]
+#[test]
+fn spans_of_a_program_without_them_say_how_to_build_it() {
+    let refusal = refused(&serve(
+        &Place::new(),
+        &["--otlp-endpoint=http://127.0.0.1:4318"],
+    ));
+    assert_eq!(refusal.code, 2);
+    refusal.says(&[
+        "otlp_endpoint = http://127.0.0.1:4318",
+        "cargo build --release --features otlp",
+    ]);
+}
+
 #[test]
 fn a_value_out_of_bounds_says_what_would_be_right() {
     let refusal = refused(&serve(&Place::new(), &["--memory-limit=1MiB"]));

@@ -1,13 +1,14 @@
 //! Faults, and where an operator sees each of them. docs/operations.md has the table. Other faults are in the tests of
 //! their kind: see the uses of [`Signs`].
 
-use std::fs;
-use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
-use crate::metrics::{ADMIN, Scrape};
+use crate::metrics::{ADMIN, Scrape, requests};
 use crate::support::nfs::Stable;
-use crate::support::s3_proxy::{Fault, Proxy};
-use crate::support::s3_server::S3Server;
+use crate::support::preload::{HeldPacks, slow_flushes};
+use crate::support::proxied::Proxied;
+use crate::support::s3_proxy::Fault;
 use crate::support::signs::Signs;
 use crate::support::{Gateway, Place};
 use crate::waits::Away;
@@ -42,23 +43,8 @@ fn a_bucket_that_is_away_is_seen_until_it_is_back() {
 #[test]
 #[ignore = "needs the S3 server that FOREBAY_TEST_S3_SERVER names"]
 fn a_store_that_throttles_is_seen() {
-    let server = S3Server::start();
-    let proxy = Proxy::start(server.endpoint(), 1);
-    let place = Place::new();
-    let flags = [
-        "--store=s3://bucket/throttled".to_owned(),
-        format!("--data-dir={}", place.data_dir().display()),
-        "--listen=127.0.0.1:0".to_owned(),
-        ADMIN.to_owned(),
-    ];
-    let endpoint = proxy.endpoint();
-    let mut variables = server.variables();
-    for (name, value) in &mut variables {
-        if *name == "AWS_ENDPOINT_URL" {
-            *value = &endpoint;
-        }
-    }
-    let gateway = Gateway::start(&flags, &variables);
+    let behind = Proxied::start(&[ADMIN]);
+    let (gateway, proxy) = (&behind.gateway, &behind.proxy);
     proxy.next("PUT", "packs/", Fault::SlowDown);
     gateway.client().put("file", &[7; 100_000]);
     gateway.flush();
@@ -69,8 +55,8 @@ fn a_store_that_throttles_is_seen() {
         problem: "bucket_throttles",
         message: "the store asks for fewer requests",
     };
-    signs.are_seen(&gateway);
-    gateway.stop_cleanly();
+    signs.are_seen(gateway);
+    behind.gateway.stop_cleanly();
 }
 
 #[test]
@@ -120,28 +106,10 @@ fn a_fence_is_seen_in_the_last_message_and_by_the_silence() {
     second.stop_cleanly();
 }
 
-/// Makes a library by which each flush of a mapped file takes this much longer, for `LD_PRELOAD`.
-fn slow_disk(place: &Place, milliseconds: u32) -> String {
-    let (source, library) = (place.path("slow.c"), place.path("slow.so"));
-    let text = format!(
-        "#include <stddef.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n\
-         int msync(void *address, size_t length, int flags) {{\n\
-             usleep({milliseconds} * 1000);\n\
-             return syscall(SYS_msync, address, length, flags);\n}}\n"
-    );
-    fs::write(&source, text).unwrap();
-    let built = Command::new("cc")
-        .args(["-shared", "-fPIC", "-o"])
-        .args([&library, &source])
-        .status();
-    assert!(built.unwrap().success(), "cc");
-    library.display().to_string()
-}
-
 #[test]
 fn a_slow_disk_is_what_slow_calls_waited_for() {
     let place = Place::new();
-    let library = slow_disk(&place, 300);
+    let library = slow_flushes(&place, 300);
     let mut flags = place.flags("data");
     flags.extend([ADMIN, "--slow-call=200ms"].map(str::to_owned));
     let gateway = Gateway::start(&flags, &[("LD_PRELOAD", &library)]);
@@ -161,5 +129,42 @@ fn a_slow_disk_is_what_slow_calls_waited_for() {
     gateway.says("for flush");
     let waited = Scrape::of(&gateway).value("nfs_slow_calls_total");
     assert!(waited >= 1.0, "{waited}");
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn a_slow_bucket_is_what_slow_calls_waited_for() {
+    let place = Place::new();
+    let gateway = place.serve();
+    gateway.client().put("file", &[7; 100_000]);
+    gateway.flush();
+    gateway.stop_cleanly();
+    // Nothing is in memory any more.
+    let held = HeldPacks::hold(&place);
+    let limit = Duration::from_millis(200);
+    let mut flags = place.flags("data");
+    flags.extend([ADMIN, "--slow-call=200ms"].map(str::to_owned));
+    let gateway = Gateway::start(&flags, &[("LD_PRELOAD", &held.library)]);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| gateway.client().get("file").unwrap());
+        held.wait();
+        // The call has begun before, so that it takes longer than that.
+        thread::sleep(limit);
+        assert!(!reader.is_finished(), "the bucket was not held");
+        held.release();
+        assert!(reader.join().unwrap() == [7; 100_000]);
+    });
+    let signs = Signs {
+        trouble: "the bucket is slow",
+        metric: "store_request_duration_seconds_sum{method=\"get\",cause=\"fetch\",outcome=\"ok\"}",
+        problem: "",
+        message: "slow call: READ",
+    };
+    signs.are_seen(&gateway);
+    gateway.says("for bucket");
+    let scrape = Scrape::of(&gateway);
+    assert!(scrape.value(signs.metric) >= limit.as_secs_f64());
+    assert!(scrape.value(&requests("get", "fetch", "ok")) >= 1.0);
+    assert!(scrape.value("nfs_slow_calls_total") >= 1.0);
     gateway.stop_cleanly();
 }

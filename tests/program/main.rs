@@ -22,6 +22,8 @@ mod messages;
 mod metrics;
 mod monitoring;
 mod new_volume;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod page;
 mod quota;
 mod s3;

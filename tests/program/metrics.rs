@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::admin_http::{address, text};
 use crate::support::nfs::Stable;
-use crate::support::s3_proxy::{Answered, Fault, Proxy};
-use crate::support::s3_server::S3Server;
+use crate::support::proxied::Proxied;
+use crate::support::s3_proxy::{Answered, Fault};
 use crate::support::{Gateway, Place, TIMEOUT};
 
 pub(crate) const ADMIN: &str = "--admin-listen=127.0.0.1:0";
@@ -201,31 +201,16 @@ fn every_family_of_a_scrape_is_in_the_documentation() {
 
 /// Puts a file through a proxy that does this to the first pack, and flushes; the scrape after that.
 fn after(fault: Fault) -> (Scrape, String) {
-    let server = S3Server::start();
-    let proxy = Proxy::start(server.endpoint(), 1);
-    let place = Place::new();
-    let flags = [
-        "--store=s3://bucket/faults".to_owned(),
-        format!("--data-dir={}", place.data_dir().display()),
-        "--listen=127.0.0.1:0".to_owned(),
-        ADMIN.to_owned(),
-    ];
-    let endpoint = proxy.endpoint();
-    let mut variables = server.variables();
-    for (name, value) in &mut variables {
-        if *name == "AWS_ENDPOINT_URL" {
-            *value = &endpoint;
-        }
-    }
-    let gateway = Gateway::start(&flags, &variables);
+    let behind = Proxied::start(&[ADMIN]);
+    let (gateway, proxy) = (&behind.gateway, &behind.proxy);
     proxy.next("PUT", "/packs/", fault);
     gateway.client().put("file", &[7; 300_000]);
     gateway.flush();
     assert_eq!(proxy.injected(fault), 1);
-    let scrape = Scrape::of(&gateway);
+    let scrape = Scrape::of(gateway);
     assert_eq!(scrape.value(&requests("put", "publish", "ok")), 1.0);
     let messages = gateway.messages();
-    gateway.stop_cleanly();
+    behind.gateway.stop_cleanly();
     (scrape, messages)
 }
 
@@ -249,24 +234,8 @@ fn a_bucket_that_throttles_or_fails_is_told_by_outcomes_and_retries() {
 #[test]
 #[ignore = "needs the S3 server that FOREBAY_TEST_S3_SERVER names"]
 fn as_many_requests_are_counted_as_a_proxy_sees() {
-    let server = S3Server::start();
-    let proxy = Proxy::start(server.endpoint(), 1);
-    let place = Place::new();
-    let flags = [
-        "--store=s3://bucket/metrics".to_owned(),
-        "--prices-download=2".to_owned(),
-        format!("--data-dir={}", place.data_dir().display()),
-        "--listen=127.0.0.1:0".to_owned(),
-        ADMIN.to_owned(),
-    ];
-    let endpoint = proxy.endpoint();
-    let mut variables = server.variables();
-    for (name, value) in &mut variables {
-        if *name == "AWS_ENDPOINT_URL" {
-            *value = &endpoint;
-        }
-    }
-    let gateway = Gateway::start(&flags, &variables);
+    let behind = Proxied::start(&["--prices-download=2", ADMIN]);
+    let (gateway, proxy) = (&behind.gateway, &behind.proxy);
     let mut client = gateway.client();
     for round in 0..5_u8 {
         client.put(&format!("file {round}"), &vec![round; 3_000_000]);
@@ -275,7 +244,7 @@ fn as_many_requests_are_counted_as_a_proxy_sees() {
     }
     // The proxy counts a request when it begins, the gateway when it is answered, and work in the background may begin
     // one at any time: so they are compared until both are at rest.
-    let counted = || Scrape::of(&gateway).sum("store_request_duration_seconds_count");
+    let counted = || Scrape::of(gateway).sum("store_request_duration_seconds_count");
     let begun = Instant::now();
     while counted() != proxy.requests() as f64 {
         assert!(counted() <= proxy.requests() as f64);
@@ -327,7 +296,7 @@ fn as_many_requests_are_counted_as_a_proxy_sees() {
         );
         thread::sleep(Duration::from_millis(10));
     }
-    gateway.stop_cleanly();
+    behind.gateway.stop_cleanly();
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::thread;
 use forebay_client::Stable;
 use serde_json::Value;
 
+use crate::support::preload::HeldPacks;
 use crate::support::{Gateway, Place, Running, program};
 use crate::waits::Away;
 
@@ -113,6 +114,34 @@ fn a_read_from_the_bucket_shows_its_wait_and_its_request() {
         (&again["waits"], &again["requests"]),
         (&Value::Array(vec![]), &Value::Array(vec![]))
     );
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn a_read_that_waits_for_the_bucket_shows_that_wait() {
+    let place = Place::new();
+    let gateway = place.serve();
+    gateway.client().put("file", &[7; 100_000]);
+    gateway.flush();
+    gateway.stop_cleanly();
+    // Nothing is in memory any more.
+    let held = HeldPacks::hold(&place);
+    let gateway = Gateway::start(&place.flags("data"), &[("LD_PRELOAD", &held.library)]);
+    let mut trace = Trace::begin(&place, &["--procedure=READ"]);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| gateway.client().get("file").unwrap());
+        held.wait();
+        held.release();
+        assert!(reader.join().unwrap() == [7; 100_000]);
+    });
+    let read = trace.next();
+    assert_eq!(read["path"], "/file");
+    assert_eq!(waits(&read), ["bucket"]);
+    let get = &read["requests"][0];
+    assert_eq!(get["method"], "get", "{read}");
+    let seconds = |value: &Value| value["seconds"].as_f64().unwrap();
+    assert!(seconds(&read["waits"][0]) > 0.0, "{read}");
+    assert!(seconds(&read["waits"][0]) <= seconds(&read), "{read}");
     gateway.stop_cleanly();
 }
 

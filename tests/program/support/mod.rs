@@ -2,7 +2,9 @@
 
 pub(crate) mod browser;
 pub(crate) mod nfs;
+pub(crate) mod preload;
 mod process;
+pub(crate) mod proxied;
 pub(crate) mod s3_proxy;
 pub(crate) mod s3_server;
 pub(crate) mod signs;

@@ -231,4 +231,15 @@ mod tests {
         assert_eq!(within(Cause::Publish).await, Cause::Metadata);
         assert_eq!(within(Cause::Merge).await, Cause::Merge);
     }
+
+    #[tokio::test]
+    async fn a_stream_has_its_cause_whenever_it_is_read() {
+        let inner = Arc::new(object_store::memory::InMemory::new());
+        let store = CausedStore::new(inner, Cause::Scrub, |_| false);
+        let polled = futures_util::stream::poll_fn(|_| Poll::Ready(Some(current())));
+        let mut causes = store.stream(|| polled.boxed());
+        assert_eq!(causes.next().await, Some(Some(Cause::Scrub)));
+        let elsewhere = caused(Cause::Heal, causes.next()).await;
+        assert_eq!(elsewhere, Some(Some(Cause::Scrub)));
+    }
 }
