@@ -71,7 +71,7 @@ struct Control {
     bytes_got: AtomicU64,
     bytes_put: AtomicU64,
     tally: Mutex<Tally>,
-    /// Time of each request, in microseconds, and bytes that arrive in one.
+    /// Microseconds that a request takes, and bytes that arrive in one.
     slowness: Mutex<Option<(u64, u64)>>,
     failing: Mutex<Option<Operation>>,
     dead: AtomicBool,
@@ -100,7 +100,8 @@ impl TestBucket {
         self.control.tally.lock().clone()
     }
 
-    /// Makes each request take `each_us` microseconds, and one more for each `bytes_in_us` bytes.
+    /// Makes requests take `each_us` microseconds, and one more for each `bytes_in_us` bytes; not those for an object that
+    /// is missing, deletions and uploads in parts.
     pub(super) fn slow_down(&self, slowness: Option<(u64, u64)>) {
         *self.control.slowness.lock() = slowness;
     }
