@@ -46,6 +46,7 @@
 mod barrier;
 mod checksummed;
 mod clock;
+mod collector;
 mod housekeeping;
 mod neighbours;
 mod objects;

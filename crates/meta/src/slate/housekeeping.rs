@@ -2,7 +2,7 @@
 //!
 //! SlateDB's compactor and garbage collector poll the bucket for as long as they run. So they are not part of the
 //! opened database here: the compactor is started when there are enough tables to merge and stopped as soon as its
-//! scheduler has nothing more to propose and no merge is under way; the collector does single rounds.
+//! scheduler has nothing more to propose and no merge is under way; the [collector](super::collector) does single rounds.
 //!
 //! A worker notes the merge that it runs, and SlateDB leaves a noted merge alone until its worker has been silent for
 //! half a minute. The worker of a killed gateway stays silent for good, and in that half minute tables pile up until
@@ -32,15 +32,13 @@ use slatedb::compactor::{
     Compaction, CompactionScheduler, CompactionSchedulerSupplier, CompactionSpec, CompactionStatus,
     CompactorStateView, SizeTieredCompactionSchedulerSupplier, SourceId,
 };
-use slatedb::config::{
-    CompactionWorkerOptions, CompactorOptions, GarbageCollectorDirectoryOptions,
-    GarbageCollectorOptions,
-};
-use slatedb::{CompactorBuilder, Db, GarbageCollectorBuilder};
+use slatedb::config::{CompactionWorkerOptions, CompactorOptions};
+use slatedb::{CompactorBuilder, Db};
 use tokio::sync::{Mutex, Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::clock::VolumeClock;
+use super::collector::Collector;
 use super::presence::Suspect;
 use super::rounds::Rounds;
 use super::{NEVER, close_engine, neighbours};
@@ -98,6 +96,7 @@ impl Housekeeper {
         let house = House {
             db,
             clock,
+            collector: Collector::new(store.clone(), path.clone(), upkeep.retention),
             store,
             path,
             upkeep,
@@ -136,6 +135,7 @@ struct House {
     clock: Arc<VolumeClock>,
     store: Arc<dyn ObjectStore>,
     path: Path,
+    collector: Collector,
     upkeep: Upkeep,
     stopped: watch::Receiver<bool>,
     /// The table that a request did not find last.
@@ -270,39 +270,15 @@ impl House {
         }
     }
 
-    async fn collect_if_due(&self, rounds: &mut Rounds) {
+    async fn collect_if_due(&mut self, rounds: &mut Rounds) {
         if Instant::now() < rounds.due() {
             return;
         }
         let mut stopped = self.stopped.clone();
         tokio::select! {
             _ = stopped.wait_for(|stop| *stop) => {}
-            () = self.collect() => rounds.deleted(Instant::now()),
+            () = self.collector.collect() => rounds.deleted(Instant::now()),
         }
-    }
-
-    /// Deletes objects that were replaced long enough ago: tables, manifests, and the compactor's notes.
-    async fn collect(&self) {
-        let directory = GarbageCollectorDirectoryOptions {
-            interval: None,
-            min_age: self.upkeep.retention,
-            dry_run: false,
-        };
-        let options = GarbageCollectorOptions {
-            manifest_options: Some(directory),
-            // Opening leaves an empty file among SlateDB's logs, though its log is off.
-            wal_options: Some(directory),
-            wal_fence_options: Some(directory),
-            compacted_options: Some(directory),
-            compactions_options: Some(directory),
-            detach_options: None,
-            ..GarbageCollectorOptions::default()
-        };
-        GarbageCollectorBuilder::new(self.path.clone(), Arc::clone(&self.store))
-            .with_options(options)
-            .build()
-            .run_gc_once()
-            .await;
     }
 }
 

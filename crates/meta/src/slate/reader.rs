@@ -176,7 +176,7 @@ impl SlateReader {
     }
 }
 
-async fn build(
+pub(super) async fn build(
     store: Arc<dyn ObjectStore>,
     path: Path,
     mode: DbReaderMode,

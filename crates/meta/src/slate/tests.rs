@@ -2,6 +2,8 @@
 
 mod barrier;
 mod bucket;
+mod checkpoints;
+mod collector;
 mod names;
 mod presence;
 mod sealed_objects;

@@ -1,8 +1,11 @@
 //! A bucket in memory that counts its requests and fails on demand.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Sub;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
@@ -24,6 +27,38 @@ pub(super) enum Operation {
     Everything,
 }
 
+/// Requests and bytes (of a list: its entries) by method and kind of object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally(pub(super) BTreeMap<(&'static str, &'static str), (u64, u64)>);
+
+impl Tally {
+    pub(super) fn of(&self, method: &'static str, kind: &'static str) -> (u64, u64) {
+        self.0.get(&(method, kind)).copied().unwrap_or_default()
+    }
+}
+
+impl Sub for Tally {
+    type Output = Tally;
+
+    fn sub(self, before: Tally) -> Tally {
+        let since = self.0.into_iter().map(|(key, (requests, bytes))| {
+            let (earlier, earlier_bytes) = before.of(key.0, key.1);
+            (key, (requests - earlier, bytes - earlier_bytes))
+        });
+        Tally(since.filter(|(_, (requests, _))| *requests > 0).collect())
+    }
+}
+
+fn kind(location: Option<&Path>) -> &'static str {
+    let location = location.map(Path::as_ref).unwrap_or_default();
+    let holds = |folder| location.split('/').any(|part| part == folder);
+    match () {
+        () if holds("manifest") => "manifest",
+        () if holds("compacted") => "table",
+        () => "other",
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestBucket {
     objects: Arc<InMemory>,
@@ -35,6 +70,9 @@ struct Control {
     requests: AtomicU64,
     bytes_got: AtomicU64,
     bytes_put: AtomicU64,
+    tally: Mutex<Tally>,
+    /// Microseconds that a request takes, and bytes that arrive in one.
+    slowness: Mutex<Option<(u64, u64)>>,
     failing: Mutex<Option<Operation>>,
     dead: AtomicBool,
     /// Tables that may still be written; the bucket dies at the last one. 0: no limit.
@@ -55,6 +93,31 @@ impl TestBucket {
     /// Bytes of objects and parts that were put.
     pub(super) fn bytes_put(&self) -> u64 {
         self.control.bytes_put.load(Ordering::SeqCst)
+    }
+
+    /// The requests so far.
+    pub(super) fn tally(&self) -> Tally {
+        self.control.tally.lock().clone()
+    }
+
+    /// Makes requests take `each_us` microseconds, and one more for each `bytes_in_us` bytes; not those for an object that
+    /// is missing, deletions and uploads in parts.
+    pub(super) fn slow_down(&self, slowness: Option<(u64, u64)>) {
+        *self.control.slowness.lock() = slowness;
+    }
+
+    fn count(&self, method: &'static str, location: Option<&Path>, requests: u64, bytes: u64) {
+        let mut tally = self.control.tally.lock();
+        let count = tally.0.entry((method, kind(location))).or_default();
+        count.0 += requests;
+        count.1 += bytes;
+    }
+
+    async fn take_time(&self, bytes: u64) {
+        let slowness = *self.control.slowness.lock();
+        if let Some((each_us, bytes_in_us)) = slowness {
+            tokio::time::sleep(Duration::from_micros(each_us + bytes / bytes_in_us)).await;
+        }
     }
 
     fn count_put(&self, payload: &PutPayload) {
@@ -223,6 +286,9 @@ impl ObjectStore for TestBucket {
     ) -> Result<PutResult> {
         self.request(Some(location), true)?;
         self.count_put(&payload);
+        let bytes = payload.content_length() as u64;
+        self.count("PUT", Some(location), 1, bytes);
+        self.take_time(bytes).await;
         self.objects.put_opts(location, payload, options).await
     }
 
@@ -232,6 +298,7 @@ impl ObjectStore for TestBucket {
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         self.request(Some(location), true)?;
+        self.count("PUT", Some(location), 1, 0);
         let inner = self.objects.put_multipart_opts(location, options).await?;
         Ok(Box::new(CountedUpload {
             inner,
@@ -242,9 +309,14 @@ impl ObjectStore for TestBucket {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         self.request(Some(location), false)?;
         let head = options.head;
+        let method = if head { "HEAD" } else { "GET" };
+        self.count(method, Some(location), 1, 0);
         let found = self.objects.get_opts(location, options).await?;
+        let bytes = found.range.end - found.range.start;
+        let bytes = if head { 0 } else { bytes };
+        self.take_time(bytes).await;
         if !head {
-            let bytes = found.range.end - found.range.start;
+            self.count(method, Some(location), 0, bytes);
             self.control.bytes_got.fetch_add(bytes, Ordering::SeqCst);
         }
         let turn = {
@@ -276,6 +348,7 @@ impl ObjectStore for TestBucket {
         &self,
         locations: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
+        self.count("DELETE", None, 1, 0);
         match self.request(None, false) {
             Ok(()) => self.objects.delete_stream(locations),
             Err(error) => futures_util::stream::once(async { Err(error) }).boxed(),
@@ -283,8 +356,19 @@ impl ObjectStore for TestBucket {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.count("LIST", prefix, 1, 0);
         match self.request(prefix, false) {
-            Ok(()) => self.objects.list(prefix),
+            Ok(()) => {
+                let (bucket, prefix) = (self.clone(), prefix.cloned());
+                let waited = futures_util::stream::once({
+                    let bucket = bucket.clone();
+                    async move { bucket.take_time(0).await }
+                });
+                let listed = self.objects.list(prefix.as_ref()).inspect(move |_| {
+                    bucket.count("LIST", prefix.as_ref(), 0, 1);
+                });
+                waited.filter_map(|()| async { None }).chain(listed).boxed()
+            }
             Err(error) => futures_util::stream::once(async { Err(error) }).boxed(),
         }
     }
