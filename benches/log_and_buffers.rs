@@ -176,7 +176,7 @@ fn writes(criterion: &mut Criterion) {
 /// Uploads and publishes the data of the checkpoint.
 fn publish(file: &mut FileBlocks, open: CheckpointId) {
     for block in file.dirty_blocks(open) {
-        drop(file.snapshot(block, open));
+        drop(file.image(block, open));
     }
     file.published(open);
 }

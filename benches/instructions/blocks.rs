@@ -58,7 +58,7 @@ fn full_file() -> FileBlocks {
 /// Uploads and publishes the blocks of a closed checkpoint.
 fn publish(file: &mut FileBlocks, open: &mut CheckpointId) {
     for block in file.dirty_blocks(*open) {
-        drop(file.snapshot(block, *open));
+        drop(file.image(block, *open));
     }
     file.published(*open);
     *open = open.next();
@@ -148,7 +148,7 @@ fn write_to_held_piece() -> Turn {
         let held: Vec<_> = file.dirty_blocks(open);
         let held: Vec<_> = held
             .into_iter()
-            .map(|block| file.snapshot(block, open))
+            .map(|block| file.image(block, open))
             .collect();
         let closed = open;
         open = open.next();

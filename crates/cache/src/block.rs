@@ -2,9 +2,9 @@
 
 use crate::arrived::Arrived;
 use crate::bitmap::RangeBitmap;
+use crate::image::BlockImage;
 use crate::piece::Pieces;
 use crate::pool::Pool;
-use crate::snapshot::Snapshot;
 use crate::{BlockVersion, Cache};
 use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, CheckpointId, Lent, to_usize};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ struct Dirty {
     checkpoint: Option<CheckpointId>,
     version: BlockVersion,
     ranges: RangeBitmap,
-    /// A snapshot of exactly this version was taken.
+    /// An image of exactly this version was taken.
     handed_over: bool,
 }
 
@@ -48,7 +48,7 @@ struct Closed {
     checkpoint: CheckpointId,
     version: BlockVersion,
     ranges: RangeBitmap,
-    /// The bytes at its close; none once a snapshot has them.
+    /// The bytes at its close; none once an image has them.
     pieces: Option<Pieces>,
 }
 
@@ -95,7 +95,7 @@ impl Block {
         self.coverage.is_empty() && !self.is_dirty()
     }
 
-    /// Whether a snapshot shares its memory.
+    /// Whether an image shares its memory.
     pub(crate) fn is_held(&self) -> bool {
         self.pieces.is_shared()
     }
@@ -289,11 +289,11 @@ impl Block {
 
     /// Hands over the dirty bytes of a checkpoint; none if it has none here, or if they were handed over before and a
     /// newer checkpoint has written since.
-    pub(crate) fn snapshot(
+    pub(crate) fn image(
         &mut self,
         block: BlockIndex,
         checkpoint: CheckpointId,
-    ) -> Option<Snapshot> {
+    ) -> Option<BlockImage> {
         let (version, ranges, pieces) = if self.dirty.is_of(checkpoint) {
             self.dirty.handed_over = true;
             let ranges = &self.dirty.ranges;
@@ -303,7 +303,7 @@ impl Block {
             let found = closed.find(|closed| closed.checkpoint == checkpoint)?;
             (found.version, &found.ranges, found.pieces.take()?)
         };
-        Some(Snapshot {
+        Some(BlockImage {
             block,
             checkpoint,
             version,
@@ -312,17 +312,17 @@ impl Block {
         })
     }
 
-    /// Takes back the bytes of a [`snapshot`](Self::snapshot), unless it is out of date.
-    pub(crate) fn put_back(&mut self, snapshot: Snapshot) {
-        if self.version(snapshot.checkpoint) != Some(snapshot.version) {
+    /// Takes back the bytes of a [`image`](Self::image), unless it is out of date.
+    pub(crate) fn put_back(&mut self, image: BlockImage) {
+        if self.version(image.checkpoint) != Some(image.version) {
             return;
         }
-        if self.dirty.is_of(snapshot.checkpoint) {
+        if self.dirty.is_of(image.checkpoint) {
             self.dirty.handed_over = false;
         }
         for closed in &mut self.closed {
-            if closed.checkpoint == snapshot.checkpoint {
-                closed.pieces = Some(snapshot.pieces);
+            if closed.checkpoint == image.checkpoint {
+                closed.pieces = Some(image.pieces);
                 return;
             }
         }

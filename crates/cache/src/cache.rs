@@ -49,7 +49,7 @@ impl Cache {
         self.pool.limit_bytes()
     }
 
-    /// Bytes allocated for block buffers: the buffers of all live pieces, including those that only snapshots or
+    /// Bytes allocated for block buffers: the buffers of all live pieces, including those that only images or
     /// closed checkpoints hold, plus bitmaps, tables and an estimate of the maps around a block. Idle buffers are not
     /// included.
     pub fn allocated_bytes(&self) -> u64 {
@@ -143,7 +143,7 @@ impl Cache {
         self.order.len()
     }
 
-    /// Number of pieces that were copied since the start, because a snapshot, a closed checkpoint or a reader held
+    /// Number of pieces that were copied since the start, because an image, a closed checkpoint or a reader held
     /// them, or because their memory had been taken over. For metrics.
     pub fn copied_pieces(&self) -> u64 {
         self.pool.copied_pieces()

@@ -4,7 +4,7 @@ use crate::arrived::Arrived;
 use crate::block::{Block, Footprint};
 use crate::fetch::{FetchToken, Lost};
 use crate::piece::PIECE_SIZE;
-use crate::{BlockVersion, Cache, RangeBitmap, Snapshot};
+use crate::{BlockImage, BlockVersion, Cache, RangeBitmap};
 use forebay_types::{BlockIndex, BlockKey, ByteRange, CheckpointId, Inode, Pieces, to_usize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub enum Eviction {
     Evicted(u64),
     /// It was used since it was queued, and that use queues it again.
     Touched,
-    /// It is dirty, and is queued when it is published; or a snapshot holds its memory, and it is queued again as if
+    /// It is dirty, and is queued when it is published; or an image holds its memory, and it is queued again as if
     /// just used.
     Busy,
     /// There is no such block.
@@ -219,7 +219,7 @@ impl FileBlocks {
     }
 
     /// Drops everything at and behind `size` that is covered or dirty in `open`. Bytes that are dirty there in an
-    /// older checkpoint are kept for its snapshot, and are no longer readable.
+    /// older checkpoint are kept for its image, and are no longer readable.
     pub fn truncate(&mut self, size: u64, open: CheckpointId) {
         let tick = self.cache.tick();
         self.lost.everything(tick);
@@ -255,7 +255,7 @@ impl FileBlocks {
     /// Identifies the state of this checkpoint's dirty ranges in the block; none if it has none. Changes with each
     /// write to the block, with each [`upload_again`](Self::upload_again) of some of it, and with each truncate that
     /// drops bytes of it while the checkpoint is open, and with nothing else. An early upload is still valid if this
-    /// equals the [`Snapshot::version`] of its snapshot.
+    /// equals the [`BlockImage::version`] of its image.
     pub fn version(&self, block: BlockIndex, checkpoint: CheckpointId) -> Option<BlockVersion> {
         self.blocks.get(&block)?.version(checkpoint)
     }
@@ -263,17 +263,17 @@ impl FileBlocks {
     /// Hands over the dirty ranges of a checkpoint in this block, with their current bytes, or those at the close of
     /// the checkpoint.
     ///
-    /// The caller is responsible for these bytes until they are in the bucket: it keeps the snapshot to try again, or
+    /// The caller is responsible for these bytes until they are in the bucket: it keeps the image to try again, or
     /// passes it to [`put_back`](Self::put_back). None if the checkpoint has no dirty range here, or if they were
     /// handed over before and a newer checkpoint has changed the block since.
-    pub fn snapshot(&mut self, block: BlockIndex, checkpoint: CheckpointId) -> Option<Snapshot> {
-        self.change_if_there(block, |found| found.snapshot(block, checkpoint))?
+    pub fn image(&mut self, block: BlockIndex, checkpoint: CheckpointId) -> Option<BlockImage> {
+        self.change_if_there(block, |found| found.image(block, checkpoint))?
     }
 
-    /// Takes back a snapshot that was not uploaded, so that another one can be taken. A snapshot that is out of date
+    /// Takes back an image that was not uploaded, so that another one can be taken. An image that is out of date
     /// or published is dropped.
-    pub fn put_back(&mut self, snapshot: Snapshot) {
-        self.change_if_there(snapshot.block(), |block| block.put_back(snapshot));
+    pub fn put_back(&mut self, image: BlockImage) {
+        self.change_if_there(image.block(), |block| block.put_back(image));
     }
 
     /// Whether every byte of the block is dirty in this checkpoint, and no newer one has changed it.
@@ -294,7 +294,7 @@ impl FileBlocks {
 
     /// Marks the dirty ranges of this checkpoint in the block as uploaded, although the checkpoint is not published:
     /// they are clean from now on, and a caller that evicts them must know where they lie in the bucket. `version` is
-    /// the [`version`](Self::version) at the time of the snapshot. Returns false, and changes nothing, if it has
+    /// the [`version`](Self::version) at the time of the image. Returns false, and changes nothing, if it has
     /// changed.
     pub fn uploaded(
         &mut self,

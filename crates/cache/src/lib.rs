@@ -11,7 +11,7 @@
 //!    |
 //!  block ------------- 4 MiB of the file: coverage, dirty ranges, closed checkpoints
 //!    |      `--------- RangeBitmap: a set of bytes, exact to the byte
-//!  piece ------------- 64 KiB of the block: 4, 16 or 64 KiB of memory, shared with snapshots
+//!  piece ------------- 64 KiB of the block: 4, 16 or 64 KiB of memory, shared with images
 //! ```
 //!
 //! # Coverage
@@ -42,7 +42,7 @@
 //!
 //! # Readers borrow
 //! [`FileBlocks::lend`] returns the pieces themselves, which go to the socket without a copy in between. A writer
-//! copies a piece that a reader still holds, like one of a snapshot. If a read covers only a small part of a large
+//! copies a piece that a reader still holds, like one of an image. If a read covers only a small part of a large
 //! piece, that part is copied, so that slow readers hold at most twice as much memory as they asked for.
 //! [`FileBlocks::read`] copies, and also reads ranges that are only covered in part.
 //!
@@ -55,17 +55,17 @@
 //! A writer that changes one of these pieces copies it then, and the others of the same memory once half of them are
 //! replaced. A piece that already exists, or of which less than the first half has arrived, is copied at once.
 //!
-//! # Snapshots are handed over
-//! [`FileBlocks::snapshot`] returns a checkpoint's dirty ranges and bytes for the upload. It shares pieces; a writer
-//! copies a shared piece before changing it, so neither waits for the other. A snapshot *hands over*: from then on
-//! the caller is responsible for those bytes, and the block does not keep them for another snapshot. Once the
-//! snapshot is dropped, writers of the next checkpoint write in place again instead of copying until the checkpoint
-//! is published. Its ranges stay dirty until [`FileBlocks::published`]. A caller that retries keeps the snapshot; one
+//! # Images are handed over
+//! [`FileBlocks::image`] returns a checkpoint's dirty ranges and bytes for the upload. It shares pieces; a writer
+//! copies a shared piece before changing it, so neither waits for the other. An image *hands over*: from then on
+//! the caller is responsible for those bytes, and the block does not keep them for another image. Once the
+//! image is dropped, writers of the next checkpoint write in place again instead of copying until the checkpoint
+//! is published. Its ranges stay dirty until [`FileBlocks::published`]. A caller that retries keeps the image; one
 //! that gives up calls [`FileBlocks::put_back`].
 //!
-//! A snapshot may be taken while its checkpoint is still open (an early upload). After the upload,
+//! An image may be taken while its checkpoint is still open (an early upload). After the upload,
 //! [`FileBlocks::uploaded`] makes its ranges clean before the checkpoint is published, unless they have changed
-//! meanwhile: then another snapshot has to be taken.
+//! meanwhile: then another image has to be taken.
 //!
 //! # Why pieces
 //! A block buffer is up to 64 pieces of 64 KiB, not one allocation of 4 MiB:
@@ -80,7 +80,7 @@
 //!
 //! # Accounts
 //! [`Cache::allocated_bytes`] counts the allocated bytes, not the covered ones. The buffer of a piece is counted from
-//! the moment it is taken until its last owner, perhaps a snapshot, drops it. Memory that was taken over is counted
+//! the moment it is taken until its last owner, perhaps an image, drops it. Memory that was taken over is counted
 //! as a whole, until the last piece that shares it is dropped.
 //!
 //! # Crashes
@@ -96,20 +96,20 @@ mod cache;
 mod copies;
 mod fetch;
 mod file;
+mod image;
 mod lru;
 #[cfg(feature = "measuring")]
 #[doc(hidden)]
 pub mod measuring;
 mod piece;
 mod pool;
-mod snapshot;
 
 pub use arrived::Arrived;
 pub use bitmap::RangeBitmap;
 pub use cache::{Cache, Lease};
 pub use fetch::FetchToken;
 pub use file::{Eviction, FileBlocks, InMemory};
-pub use snapshot::Snapshot;
+pub use image::BlockImage;
 
 /// Identifies one state of the dirty ranges of a block: equal only if nothing was written or truncated in between.
 /// Unique within a [`Cache`], also across the lives of a block.

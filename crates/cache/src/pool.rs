@@ -57,7 +57,7 @@ pub(crate) struct Pool {
     drawn_bytes: AtomicU64,
     /// Bytes kept free for drawing.
     reserve_bytes: u64,
-    /// Pieces copied because a snapshot or a closed checkpoint held them, or because their memory was taken over.
+    /// Pieces copied because an image or a closed checkpoint held them, or because their memory was taken over.
     copied_pieces: AtomicU64,
 }
 

@@ -72,13 +72,13 @@ fn steady_overwrites_and_reads_allocate_nothing_and_pieces_are_counted_exactly()
 
     let (accounted, real) = counted();
     assert_eq!(accounted, real);
-    let snapshot = file.snapshot(BlockIndex(0), FIRST);
+    let image = file.image(BlockIndex(0), FIRST);
     file.write(BLOCK_SIZE - 70_000, &data, SECOND);
     file.write(17, b"small", SECOND);
     let (accounted, real) = counted();
     assert_eq!(accounted, real, "with copies on write");
     file.truncate(100, SECOND);
-    drop(snapshot);
+    drop(image);
     let (accounted, real) = counted();
     assert_eq!(accounted, real, "with idle buffers");
     drop(file);

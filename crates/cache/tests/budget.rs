@@ -108,16 +108,16 @@ fn a_clean_block_that_is_dirtied_while_it_waits_stays() {
 }
 
 #[test]
-fn memory_that_a_snapshot_holds_is_not_evicted_in_vain() {
+fn memory_that_an_image_holds_is_not_evicted_in_vain() {
     let cache = Cache::new(1 << 30);
     let mut file = file(&cache, 1);
     file.write(0, &[1; 10], FIRST);
-    let snapshot = file.snapshot(BlockIndex(0), FIRST);
+    let image = file.image(BlockIndex(0), FIRST);
     file.published(FIRST);
     let coldest = cache.coldest().unwrap();
     assert_eq!(file.evict(coldest.block), Eviction::Busy);
     assert_eq!(cache.candidates(), 1, "queued again");
-    drop(snapshot);
+    drop(image);
     assert_eq!(evict_all(&cache, &mut file), [0]);
 }
 
@@ -169,13 +169,13 @@ fn room_counts_what_is_allocated_and_takes_idle_memory_back() {
 fn accounts_return_to_zero_when_all_is_dropped() {
     let cache = Cache::new(1 << 30);
     let mut files: Vec<_> = (0..10).map(|inode| file(&cache, inode)).collect();
-    let mut snapshots = Vec::new();
+    let mut images = Vec::new();
     for (seed, file) in files.iter_mut().enumerate() {
         let at = seed as u64 * 99_991;
         file.write(at, &vec![1; 300_000], FIRST);
         file.write(at + 12_345, &[2; 17], SECOND);
         file.fill(at + BLOCK_SIZE - 100, &[3; 200]);
-        snapshots.push(file.snapshot(BlockIndex(0), FIRST).unwrap());
+        images.push(file.image(BlockIndex(0), FIRST).unwrap());
         file.truncate(at + 200_001, SECOND);
     }
     assert!(cache.dirty_bytes() > 0);
@@ -183,8 +183,8 @@ fn accounts_return_to_zero_when_all_is_dropped() {
     assert_eq!(cache.dirty_bytes(), 0);
     assert_eq!(cache.candidates(), 0);
     assert_eq!(cache.allocated_bytes(), cache.piece_bytes());
-    assert!(cache.piece_bytes() > 0, "snapshots hold theirs");
-    drop(snapshots);
+    assert!(cache.piece_bytes() > 0, "images hold theirs");
+    drop(images);
     assert_eq!(cache.allocated_bytes(), 0);
     cache.trim();
     assert_eq!(cache.pooled_bytes(), 0);

@@ -1,8 +1,8 @@
-//! Snapshots: responsibility for the bytes, and the cost of copies.
+//! Images: responsibility for the bytes, and the cost of copies.
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
 
-use forebay_cache::{Cache, Eviction, FileBlocks, Snapshot};
+use forebay_cache::{BlockImage, Cache, Eviction, FileBlocks};
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode};
 use std::sync::Arc;
 
@@ -18,27 +18,27 @@ fn file() -> (Arc<Cache>, FileBlocks) {
     (cache, file)
 }
 
-fn bytes(snapshot: &Snapshot) -> Vec<u8> {
-    let ranges = snapshot.ranges();
+fn bytes(image: &BlockImage) -> Vec<u8> {
+    let ranges = image.ranges();
     ranges
-        .flat_map(|range| snapshot.slices(range))
+        .flat_map(|range| image.slices(range))
         .collect::<Vec<_>>()
         .concat()
 }
 
 #[test]
-fn snapshots_cross_threads() {
+fn images_cross_threads() {
     fn crosses<T: Send + Sync + 'static>() {}
-    crosses::<Snapshot>();
+    crosses::<BlockImage>();
     crosses::<FileBlocks>();
 }
 
 #[test]
-fn no_copy_is_made_when_no_snapshot_is_alive() {
+fn no_copy_is_made_when_no_image_is_alive() {
     let (cache, mut file) = file();
     file.write(0, &vec![1; BLOCK_SIZE as usize], FIRST);
     file.write(10, &[2; 10], FIRST);
-    drop(file.snapshot(BLOCK, FIRST));
+    drop(file.image(BLOCK, FIRST));
     for at in (0..BLOCK_SIZE).step_by(4096) {
         file.write(at, &[3; 4096], SECOND);
     }
@@ -49,17 +49,17 @@ fn no_copy_is_made_when_no_snapshot_is_alive() {
 }
 
 #[test]
-fn a_writer_copies_each_piece_once_while_a_snapshot_is_alive() {
+fn a_writer_copies_each_piece_once_while_an_image_is_alive() {
     let (cache, mut file) = file();
     file.write(0, &vec![1; BLOCK_SIZE as usize], FIRST);
-    let snapshot = file.snapshot(BLOCK, FIRST).unwrap();
+    let image = file.image(BLOCK, FIRST).unwrap();
     for at in [0, 4096, PIECE + 1, PIECE + 9] {
         file.write(at, &[2; 100], SECOND);
     }
     assert_eq!(cache.copied_pieces(), 2);
     assert_eq!(cache.piece_bytes(), BLOCK_SIZE + 2 * PIECE);
-    assert_eq!(bytes(&snapshot), vec![1; BLOCK_SIZE as usize]);
-    drop(snapshot);
+    assert_eq!(bytes(&image), vec![1; BLOCK_SIZE as usize]);
+    drop(image);
     assert_eq!(cache.piece_bytes(), BLOCK_SIZE);
     file.write(5 * PIECE, &[2; 100], SECOND);
     assert_eq!(cache.copied_pieces(), 2);
@@ -73,7 +73,7 @@ fn a_closed_checkpoint_nobody_took_yet_costs_one_copy_for_each_piece_written() {
     file.write(20, &[2; 10], SECOND);
     assert_eq!(cache.copied_pieces(), 1);
     assert_eq!(cache.piece_bytes(), 4 * PIECE);
-    drop(file.snapshot(BLOCK, FIRST));
+    drop(file.image(BLOCK, FIRST));
     assert_eq!(cache.piece_bytes(), 3 * PIECE, "handed over and dropped");
     file.write(PIECE, &[2; 10], SECOND);
     assert_eq!(cache.copied_pieces(), 1);
@@ -90,66 +90,66 @@ fn pieces_without_closed_bytes_are_written_in_place() {
 }
 
 #[test]
-fn a_fill_beside_held_bytes_leaves_the_snapshot_alone() {
+fn a_fill_beside_held_bytes_leaves_the_image_alone() {
     let (_, mut file) = file();
     file.write(10, b"held", FIRST);
-    let snapshot = file.snapshot(BLOCK, FIRST).unwrap();
+    let image = file.image(BLOCK, FIRST).unwrap();
     file.fill(0, &[9; 100]);
-    assert_eq!(bytes(&snapshot), b"held");
-    let outside: Vec<_> = snapshot.slices(ByteRange::new(0, 100)).collect();
-    assert_eq!(outside.concat(), b"held", "only the snapshot's own bytes");
+    assert_eq!(bytes(&image), b"held");
+    let outside: Vec<_> = image.slices(ByteRange::new(0, 100)).collect();
+    assert_eq!(outside.concat(), b"held", "only the image's own bytes");
 }
 
 #[test]
 fn handed_over_bytes_can_be_asked_for_again_until_a_newer_checkpoint_writes() {
     let (_, mut file) = file();
     file.write(0, b"mine", FIRST);
-    drop(file.snapshot(BLOCK, FIRST));
-    assert_eq!(bytes(&file.snapshot(BLOCK, FIRST).unwrap()), b"mine");
+    drop(file.image(BLOCK, FIRST));
+    assert_eq!(bytes(&file.image(BLOCK, FIRST).unwrap()), b"mine");
     file.write(0, b"next", SECOND);
-    assert!(file.snapshot(BLOCK, FIRST).is_none());
+    assert!(file.image(BLOCK, FIRST).is_none());
     assert_eq!(file.dirty_blocks(FIRST), [BLOCK], "dirty until published");
 }
 
 #[test]
-fn a_snapshot_put_back_can_be_taken_again() {
+fn an_image_put_back_can_be_taken_again() {
     for write_between in [false, true] {
         let (_, mut file) = file();
         file.write(0, b"mine", FIRST);
-        let snapshot = file.snapshot(BLOCK, FIRST).unwrap();
+        let image = file.image(BLOCK, FIRST).unwrap();
         if write_between {
             file.write(0, b"next", SECOND);
         }
-        file.put_back(snapshot);
+        file.put_back(image);
         file.write(0, b"last", SECOND);
-        assert_eq!(bytes(&file.snapshot(BLOCK, FIRST).unwrap()), b"mine");
+        assert_eq!(bytes(&file.image(BLOCK, FIRST).unwrap()), b"mine");
     }
 }
 
 #[test]
-fn an_outdated_snapshot_put_back_replaces_nothing() {
+fn an_outdated_image_put_back_replaces_nothing() {
     let (cache, mut file) = file();
     file.write(0, b"early", FIRST);
-    let early = file.snapshot(BLOCK, FIRST).unwrap();
+    let early = file.image(BLOCK, FIRST).unwrap();
     file.write(0, b"final", FIRST);
     file.write(0, b"newer", SECOND);
     file.put_back(early);
-    assert_eq!(bytes(&file.snapshot(BLOCK, FIRST).unwrap()), b"final");
+    assert_eq!(bytes(&file.image(BLOCK, FIRST).unwrap()), b"final");
     file.published(SECOND);
     drop(file);
     assert_eq!(cache.allocated_bytes(), 0);
 }
 
 #[test]
-fn what_a_truncate_left_of_an_early_snapshot_can_be_taken_after_the_close() {
+fn what_a_truncate_left_of_an_early_image_can_be_taken_after_the_close() {
     let (_, mut file) = file();
     file.write(0, b"abcdef", FIRST);
-    let early = file.snapshot(BLOCK, FIRST).unwrap();
+    let early = file.image(BLOCK, FIRST).unwrap();
     file.truncate(3, FIRST);
     assert_ne!(file.version(BLOCK, FIRST), Some(early.version()));
     drop(early);
     file.write(0, b"xyz", SECOND);
-    assert_eq!(bytes(&file.snapshot(BLOCK, FIRST).unwrap()), b"abc");
+    assert_eq!(bytes(&file.image(BLOCK, FIRST).unwrap()), b"abc");
 }
 
 #[test]
@@ -159,8 +159,8 @@ fn a_second_closed_checkpoint_keeps_its_own_bytes() {
     file.write(0, b"two", SECOND);
     file.write(0, b"six", THIRD);
     assert_eq!(cache.dirty_bytes(), 9);
-    assert_eq!(bytes(&file.snapshot(BLOCK, SECOND).unwrap()), b"two");
-    assert_eq!(bytes(&file.snapshot(BLOCK, FIRST).unwrap()), b"one");
+    assert_eq!(bytes(&file.image(BLOCK, SECOND).unwrap()), b"two");
+    assert_eq!(bytes(&file.image(BLOCK, FIRST).unwrap()), b"one");
     file.published(SECOND);
     assert_eq!(cache.dirty_bytes(), 3);
     assert_eq!(file.evict(BLOCK), Eviction::Busy);
@@ -172,7 +172,7 @@ fn a_late_write_for_an_older_checkpoint_goes_with_the_newer_one() {
     file.write(0, b"ab", SECOND);
     file.write(2, b"cd", FIRST);
     assert_eq!(file.dirty_blocks(FIRST), []);
-    assert_eq!(bytes(&file.snapshot(BLOCK, SECOND).unwrap()), b"abcd");
+    assert_eq!(bytes(&file.image(BLOCK, SECOND).unwrap()), b"abcd");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers here are small")]
 
-use forebay_cache::{Arrived, BlockVersion, Cache, Eviction, FileBlocks, Snapshot};
+use forebay_cache::{Arrived, BlockImage, BlockVersion, Cache, Eviction, FileBlocks};
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode};
 use proptest::prelude::*;
 use std::ops::Range;
@@ -58,12 +58,12 @@ enum Step {
     Truncate(Place),
     Clear,
     Close,
-    Snapshot(u64, Ends),
+    BlockImage(u64, Ends),
     Publish,
     Evict(u64),
 }
 
-/// The end of a snapshot.
+/// The end of an image.
 #[derive(Clone, Copy, Debug)]
 enum Ends {
     Dropped,
@@ -98,7 +98,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => place().prop_map(Step::Truncate),
         1 => Just(Step::Clear),
         3 => Just(Step::Close),
-        5 => (0..2u64, ends).prop_map(|(block, ends)| Step::Snapshot(block, ends)),
+        5 => (0..2u64, ends).prop_map(|(block, ends)| Step::BlockImage(block, ends)),
         2 => Just(Step::Publish),
         3 => (0..2u64).prop_map(Step::Evict),
     ]
@@ -118,7 +118,7 @@ struct Checkpoint {
     dirty: Vec<bool>,
     /// The file's bytes when it closed.
     bytes: Vec<u8>,
-    /// Blocks whose current bytes of this checkpoint are in a snapshot that was not put back.
+    /// Blocks whose current bytes of this checkpoint are in an image that was not put back.
     handed_over: [bool; 2],
 }
 
@@ -158,7 +158,7 @@ impl Model {
         }
     }
 
-    /// The open checkpoint has changed these cells: earlier snapshots of them are out of date.
+    /// The open checkpoint has changed these cells: earlier images of them are out of date.
     fn changed(&mut self, cells: Range<usize>) {
         if !cells.is_empty() {
             for cell in [cells.start, cells.end - 1] {
@@ -237,16 +237,16 @@ fn runs(cells: Range<usize>, wanted: impl Fn(usize) -> bool) -> Vec<ByteRange> {
     runs
 }
 
-/// The content that a kept snapshot must continue to have.
+/// The content that a kept image must continue to have.
 struct Kept {
-    snapshot: Snapshot,
+    image: BlockImage,
     expected: Vec<u8>,
 }
 
-fn bytes(snapshot: &Snapshot) -> Vec<u8> {
-    let ranges = snapshot.ranges();
+fn bytes(image: &BlockImage) -> Vec<u8> {
+    let ranges = image.ranges();
     ranges
-        .flat_map(|range| snapshot.slices(range))
+        .flat_map(|range| image.slices(range))
         .collect::<Vec<_>>()
         .concat()
 }
@@ -317,7 +317,7 @@ impl Run {
                 self.publish();
                 self.model.close();
             }
-            Step::Snapshot(block, ends) => {
+            Step::BlockImage(block, ends) => {
                 let checkpoints = [self.model.closed.as_ref(), Some(&self.model.open)];
                 for id in checkpoints
                     .into_iter()
@@ -325,7 +325,7 @@ impl Run {
                     .map(|it| it.id)
                     .collect::<Vec<_>>()
                 {
-                    self.snapshot(BlockIndex(block), id, ends)?;
+                    self.image(BlockIndex(block), id, ends)?;
                 }
             }
             Step::Publish => self.publish(),
@@ -356,7 +356,7 @@ impl Run {
         }
     }
 
-    fn snapshot(
+    fn image(
         &mut self,
         block: BlockIndex,
         id: CheckpointId,
@@ -376,16 +376,16 @@ impl Run {
         };
         let expected: Vec<u8> = cells.iter().map(|cell| source[*cell]).collect();
         let version = self.file.version(block, id);
-        let Some(snapshot) = self.file.snapshot(block, id) else {
+        let Some(image) = self.file.image(block, id) else {
             let handed_over = checkpoint.handed_over[block.0 as usize];
             let excused = handed_over && !is_open;
             prop_assert!(cells.is_empty() || excused, "{id:?} has bytes to bring");
             return Ok(());
         };
-        prop_assert_eq!(Some(snapshot.version()), version);
-        prop_assert_eq!(snapshot.dirty_bytes(), cells.len() as u64);
+        prop_assert_eq!(Some(image.version()), version);
+        prop_assert_eq!(image.dirty_bytes(), cells.len() as u64);
         let start = block.start();
-        let ranges = snapshot
+        let ranges = image
             .ranges()
             .map(|it| ByteRange::at(start + it.start, it.len()));
         let mut wanted = vec![false; SPACE];
@@ -394,12 +394,12 @@ impl Run {
         let windows = (0..WINDOWS.len()).map(|window| window * WINDOW..(window + 1) * WINDOW);
         let windows = windows.flat_map(|cells| runs(cells, |cell| wanted[cell]));
         prop_assert_eq!(listed, windows.collect::<Vec<_>>());
-        prop_assert!(bytes(&snapshot) == expected, "bytes of {id:?}");
+        prop_assert!(bytes(&image) == expected, "bytes of {id:?}");
         checkpoint.handed_over[block.0 as usize] = !matches!(ends, Ends::PutBack);
         match ends {
-            Ends::Dropped => drop(snapshot),
-            Ends::Kept => self.kept.push(Kept { snapshot, expected }),
-            Ends::PutBack => self.file.put_back(snapshot),
+            Ends::Dropped => drop(image),
+            Ends::Kept => self.kept.push(Kept { image, expected }),
+            Ends::PutBack => self.file.put_back(image),
         }
         Ok(())
     }
@@ -434,10 +434,7 @@ impl Run {
             prop_assert_eq!(self.file.dirty_blocks(checkpoint.id), expected);
         }
         for kept in &self.kept {
-            prop_assert!(
-                bytes(&kept.snapshot) == kept.expected,
-                "a kept snapshot changed"
-            );
+            prop_assert!(bytes(&kept.image) == kept.expected, "a kept image changed");
         }
         Ok(())
     }

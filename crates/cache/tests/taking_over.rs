@@ -136,13 +136,13 @@ fn a_block_that_was_taken_over_is_evicted_like_any_other() {
     let (cache, mut file) = file();
     let (data, arrived) = arrived(PIECE);
     file.take_over(0, &arrived);
-    let snapshot = {
+    let image = {
         file.write(0, &[1], FIRST);
-        file.snapshot(BlockIndex(0), FIRST).unwrap()
+        file.image(BlockIndex(0), FIRST).unwrap()
     };
     assert_eq!(file.evict(BlockIndex(0)), Eviction::Busy, "it is dirty");
     file.published(FIRST);
-    drop(snapshot);
+    drop(image);
     assert!(matches!(
         file.evict(BlockIndex(0)),
         Eviction::Touched | Eviction::Evicted(_)

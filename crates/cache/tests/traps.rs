@@ -1,6 +1,6 @@
 //! Known defects of earlier systems of this kind that concern block buffers. Each of them lost data once.
 
-use forebay_cache::{Cache, Eviction, FileBlocks, Snapshot};
+use forebay_cache::{BlockImage, Cache, Eviction, FileBlocks};
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode};
 
 const FIRST: CheckpointId = CheckpointId(1);
@@ -20,16 +20,16 @@ fn read(file: &mut FileBlocks, offset: u64, len: usize) -> (String, Vec<(u64, u6
     (String::from_utf8(out).unwrap(), missing.collect())
 }
 
-fn text(snapshot: &Snapshot) -> Vec<(u64, String)> {
+fn text(image: &BlockImage) -> Vec<(u64, String)> {
     let part = |range: ByteRange| {
-        let bytes = snapshot.slices(range).collect::<Vec<_>>().concat();
+        let bytes = image.slices(range).collect::<Vec<_>>().concat();
         (range.start, String::from_utf8(bytes).unwrap())
     };
-    snapshot.ranges().map(part).collect()
+    image.ranges().map(part).collect()
 }
 
-fn snapshot(file: &mut FileBlocks, checkpoint: CheckpointId) -> Snapshot {
-    file.snapshot(BLOCK, checkpoint).expect("dirty ranges")
+fn image(file: &mut FileBlocks, checkpoint: CheckpointId) -> BlockImage {
+    file.image(BLOCK, checkpoint).expect("dirty ranges")
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn trap_01_partial_rewrite_of_an_evicted_block_uploads_only_its_bytes() {
     file.published(FIRST);
     assert!(matches!(file.evict(BLOCK), Eviction::Evicted(_)));
     file.write(5_000, b"new", SECOND);
-    assert_eq!(text(&snapshot(&mut file, SECOND)), [(5_000, "new".into())]);
+    assert_eq!(text(&image(&mut file, SECOND)), [(5_000, "new".into())]);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn trap_03_fill_never_overwrites_dirty_bytes() {
     file.fill(0, b"oldoldoldold");
     assert_eq!(read(&mut file, 0, 12), ("oldonewldold".into(), vec![]));
     assert_eq!(file.dirty_bytes(), 3);
-    assert_eq!(text(&snapshot(&mut file, FIRST)), [(4, "new".into())]);
+    assert_eq!(text(&image(&mut file, FIRST)), [(4, "new".into())]);
 }
 
 #[test]
@@ -123,14 +123,14 @@ fn trap_03_many_evictions_forget_no_loss() {
 fn trap_04_write_during_upload_stays_dirty() {
     let mut file = file();
     file.write(0, b"first", FIRST);
-    let upload = snapshot(&mut file, FIRST);
+    let upload = image(&mut file, FIRST);
     file.write(1, b"IRS", SECOND);
     assert_eq!(text(&upload), [(0, "first".into())]);
     file.published(FIRST);
     assert_eq!(file.dirty_blocks(SECOND), [BLOCK]);
     assert_eq!(file.dirty_bytes(), 3);
     assert_eq!(file.evict(BLOCK), Eviction::Busy);
-    assert_eq!(text(&snapshot(&mut file, SECOND)), [(1, "IRS".into())]);
+    assert_eq!(text(&image(&mut file, SECOND)), [(1, "IRS".into())]);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn trap_04_write_before_the_upload_leaves_the_closed_bytes_as_they_were() {
     let mut file = file();
     file.write(0, b"first", FIRST);
     file.write(1, b"IRS", SECOND);
-    assert_eq!(text(&snapshot(&mut file, FIRST)), [(0, "first".into())]);
+    assert_eq!(text(&image(&mut file, FIRST)), [(0, "first".into())]);
     assert_eq!(read(&mut file, 0, 5).0, "fIRSt");
 }
 
@@ -146,21 +146,21 @@ fn trap_04_write_before_the_upload_leaves_the_closed_bytes_as_they_were() {
 fn trap_04_write_after_an_early_upload_changes_the_version() {
     let mut file = file();
     file.write(0, b"first", FIRST);
-    let early = snapshot(&mut file, FIRST);
+    let early = image(&mut file, FIRST);
     assert_eq!(file.version(BLOCK, FIRST), Some(early.version()));
     file.write(0, b"F", FIRST);
     assert_ne!(file.version(BLOCK, FIRST), Some(early.version()));
     assert_eq!(text(&early), [(0, "first".into())]);
     drop(early);
     file.write(0, b"second", SECOND);
-    assert_eq!(text(&snapshot(&mut file, FIRST)), [(0, "First".into())]);
+    assert_eq!(text(&image(&mut file, FIRST)), [(0, "First".into())]);
 }
 
 #[test]
 fn trap_04_a_block_that_was_dropped_and_made_again_has_another_version() {
     let mut file = file();
     file.write(0, b"one", FIRST);
-    let early = snapshot(&mut file, FIRST);
+    let early = image(&mut file, FIRST);
     file.clear(FIRST);
     assert_eq!(file.version(BLOCK, FIRST), None);
     file.write(0, b"two", FIRST);
@@ -171,12 +171,12 @@ fn trap_04_a_block_that_was_dropped_and_made_again_has_another_version() {
 fn trap_05_rewrite_after_upload_is_dirty_again() {
     let mut file = file();
     file.write(0, b"same", FIRST);
-    drop(snapshot(&mut file, FIRST));
+    drop(image(&mut file, FIRST));
     file.published(FIRST);
     assert_eq!(file.dirty_bytes(), 0);
     file.write(0, b"same", SECOND);
     assert_eq!(file.dirty_blocks(SECOND), [BLOCK]);
-    assert_eq!(text(&snapshot(&mut file, SECOND)), [(0, "same".into())]);
+    assert_eq!(text(&image(&mut file, SECOND)), [(0, "same".into())]);
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn trap_06_publishing_a_checkpoint_cleans_nothing_newer_in_its_own_blocks() {
     file.published(FIRST);
     assert_eq!(file.dirty_blocks(SECOND), [BLOCK]);
     assert_eq!(file.dirty_bytes(), 5);
-    assert_eq!(text(&snapshot(&mut file, SECOND)), [(3, "NEWER".into())]);
+    assert_eq!(text(&image(&mut file, SECOND)), [(3, "NEWER".into())]);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn trap_07_shrinking_and_growing_brings_no_old_bytes_back() {
     file.write(5, b"z", FIRST);
     assert_eq!(read(&mut file, 0, 6), ("ab...z".into(), vec![(2, 5)]));
     assert_eq!(
-        text(&snapshot(&mut file, FIRST)),
+        text(&image(&mut file, FIRST)),
         [(0, "ab".into()), (5, "z".into())]
     );
 }
@@ -222,8 +222,8 @@ fn trap_07_truncate_leaves_the_closed_checkpoint_its_bytes() {
     file.truncate(2, SECOND);
     assert_eq!(read(&mut file, 0, 4).0, "ab..");
     assert_eq!(file.dirty_blocks(FIRST), [BLOCK, BlockIndex(1)]);
-    assert_eq!(text(&snapshot(&mut file, FIRST)), [(0, "abcdef".into())]);
-    let tail = file.snapshot(BlockIndex(1), FIRST).unwrap();
+    assert_eq!(text(&image(&mut file, FIRST)), [(0, "abcdef".into())]);
+    let tail = file.image(BlockIndex(1), FIRST).unwrap();
     assert_eq!(text(&tail), [(0, "tail".into())]);
     file.published(FIRST);
     assert!(!file.is_covered(ByteRange::at(BLOCK_SIZE, 1)));
@@ -238,7 +238,7 @@ fn trap_09_unaligned_write_covers_only_its_bytes() {
         assert!(!file.is_covered(ByteRange::at(missing, 1)));
     }
     assert!(file.is_covered(ByteRange::at(4_095, 2)));
-    assert_eq!(text(&snapshot(&mut file, FIRST)), [(4_095, "ab".into())]);
+    assert_eq!(text(&image(&mut file, FIRST)), [(4_095, "ab".into())]);
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn trap_10_a_cleared_file_keeps_nothing_but_what_a_closed_checkpoint_needs() {
     assert_eq!(file.dirty_blocks(SECOND), []);
     assert_eq!(file.dirty_bytes(), 6);
     assert!(!file.is_covered(ByteRange::at(0, 1)));
-    assert_eq!(text(&snapshot(&mut file, FIRST)), [(0, "closed".into())]);
+    assert_eq!(text(&image(&mut file, FIRST)), [(0, "closed".into())]);
     file.published(FIRST);
     assert!(file.is_empty());
     assert_eq!(read(&mut file, 0, 6), ("......".into(), vec![(0, 6)]));

@@ -261,6 +261,7 @@ mod tests {
             used_bytes: 0,
             used_inodes: 1,
             charged_bytes: Some(0),
+            history: Default::default(),
         }
     }
 

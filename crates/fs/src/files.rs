@@ -7,6 +7,7 @@
 //!   read        READ; prefetch reads ahead
 //!   durability  how safe a change is before it is answered
 //!   quota       FSSTAT, and what operators set
+//!   snapshots   making them
 //!   healing     what the healer needs of files
 //!   whereabouts where a file or tree is, for operators
 //! ```
@@ -21,6 +22,7 @@ mod prefetch;
 pub(crate) mod quota;
 mod read;
 mod read_bytes;
+pub(crate) mod snapshots;
 pub(crate) mod whereabouts;
 
 use std::sync::Arc;
@@ -45,6 +47,8 @@ pub(crate) struct Files {
     pub(crate) read_bytes: ReadBytes,
     /// Walks for operators: more wait.
     walks: Semaphore,
+    /// Held from the look at the names of snapshots until a new one is recorded.
+    making_snapshot: tokio::sync::Mutex<()>,
 }
 
 impl Files {
@@ -61,6 +65,7 @@ impl Files {
             damages,
             read_bytes: ReadBytes::default(),
             walks: Semaphore::new(WALKS),
+            making_snapshot: tokio::sync::Mutex::default(),
         }
     }
 }

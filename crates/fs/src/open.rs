@@ -346,6 +346,8 @@ async fn open_held(
     .with_put_options(store.data_options.clone())
     .with_disk_cache(open_disk_cache(&*local.folder, &config, &environment.random).await);
     let (log, seal_log) = (config.log, config.seal_log);
+    opening.begin("reading the snapshots of the volume");
+    let snapshots = crate::publisher::load_snapshots(&catalog, &taken).await?;
     let rooms = Rooms::new(Foundation {
         config,
         environment,
@@ -355,6 +357,7 @@ async fn open_held(
         accounts,
         taken,
         verifier: state.verifier,
+        snapshots,
     });
     opening.begin("replaying the log");
     crate::replay::replay(&rooms, &mut recovery, &opening).await?;

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! One task, the publisher, drives the checkpoints one after the other. While it works on one, the next one is open
-//! already, and blocks of the open one that streams have filled are uploaded eagerly. The publisher waits out errors
+//! already (or closed and waiting, where a snapshot ended it), and blocks of the open one that streams have filled are uploaded eagerly. The publisher waits out errors
 //! of the bucket: it tries again until it succeeds or the volume stops.
 //!
 //! Only the publisher commits metadata. Other engines see its commits as [observers](Observer), and have it commit their
@@ -34,6 +34,7 @@ mod publish;
 mod put_pack;
 mod reclaim;
 mod share;
+mod snapshot;
 mod times;
 mod truncated;
 mod upload;
@@ -48,7 +49,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::state::Stopped;
+use crate::state::{Closed, Stopped};
 
 pub(crate) use account_updates::AccountUpdates;
 pub(crate) use between_checkpoints::BetweenCheckpoints;
@@ -60,6 +61,7 @@ pub use progress::Stage;
 pub(crate) use proof::Proof;
 pub use publications::Since;
 pub(crate) use put_pack::{PutPack, address, known_frame};
+pub(crate) use snapshot::{kept_name, load as load_snapshots};
 use times::CheckpointTimes;
 
 /// The volume has stopped: nothing more can be published.
@@ -276,6 +278,9 @@ impl Publisher {
         if restart.is_some_and(|at| at <= Instant::now()) {
             return true;
         }
+        if self.context.source.waiting() > 0 {
+            return true;
+        }
         let Some(since) = self.context.source.open_since() else {
             return false;
         };
@@ -285,23 +290,31 @@ impl Publisher {
             || self.context.source.wants_to_close()
     }
 
-    /// Closes the open checkpoint and brings it to the bucket; does nothing if nothing changed.
+    /// Closes the open checkpoint and brings it to the bucket, after those that were closed before; does nothing if
+    /// nothing changed.
     pub(crate) async fn publish_open(self: &Arc<Self>) -> Result<(), Halted> {
         self.context.signals.relieve();
-        if let Some(closed) = self.context.source.close() {
-            let closed_at = Instant::now();
-            let now = self.context.environment.clock.now();
-            self.progress.publications().closing(now);
-            self.progress.set_stage(Stage::Uploading);
-            self.all_arrived(&closed.under_way).await?;
-            let uploaded = self.upload(&closed).await?;
-            let uploaded_at = Instant::now();
-            self.progress.set_stage(Stage::Publishing);
-            self.publish(closed, uploaded).await?;
-            self.times.published(closed_at, uploaded_at);
-            self.progress.set_stage(Stage::Idle);
+        for _ in 0..=self.context.source.waiting() {
+            if let Some(closed) = self.context.source.close() {
+                self.bring(closed).await?;
+            }
         }
         self.context.source.restart_log().await;
+        Ok(())
+    }
+
+    /// Brings a closed checkpoint to the bucket.
+    async fn bring(self: &Arc<Self>, closed: Closed) -> Result<(), Halted> {
+        let closed_at = Instant::now();
+        self.progress.publications().closing(closed.at);
+        self.progress.set_stage(Stage::Uploading);
+        self.all_arrived(&closed.under_way).await?;
+        let uploaded = self.upload(&closed).await?;
+        let uploaded_at = Instant::now();
+        self.progress.set_stage(Stage::Publishing);
+        self.publish(closed, uploaded).await?;
+        self.times.published(closed_at, uploaded_at);
+        self.progress.set_stage(Stage::Idle);
         Ok(())
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use forebay_meta::log_record::{DataHeader, decode_truncate};
+use forebay_meta::log_record::{DataHeader, decode_snapshot, decode_truncate};
 use forebay_meta::record::InodeRecord;
 use forebay_meta::{Batch, Entry, Key, Record as _};
 use forebay_types::{Inode, Lsn};
@@ -35,7 +35,7 @@ pub(crate) async fn replay(
         let room = state
             .memory
             .make_room(record.payload.len() as u64 + (256 << 10));
-        if !room || state.overlay_is_full() {
+        if !room || state.overlay_is_full() || state.has_too_many_waiting() {
             let published = rooms.publisher.publish_open().await;
             published.map_err(|_| stopped(state))?;
         }
@@ -101,6 +101,13 @@ async fn apply(volume: &State, record: &Record<'_>) -> Result<(), String> {
         RecordKind::Metadata => {
             let batch = Batch::decode(record.payload).map_err(|error| error.to_string())?;
             apply_batch(volume, &batch, record.end).await
+        }
+        RecordKind::Snapshot => {
+            let (id, snapshot) =
+                decode_snapshot(record.payload).ok_or("it is not a snapshot's record")?;
+            volume.replayed(record.end);
+            volume.snapshot_replayed(id, snapshot);
+            Ok(())
         }
         // These records say how far a checkpoint came; the bucket knows it better.
         RecordKind::Checkpoint => Ok(()),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   files ------------------------------> state, publisher, packs, damages
-//!   healer, collector, scrub -----------> their contexts
+//!   healer, collector, scrub, snapshots -> their contexts
 //!   publisher --------------------------> its context; the collector, the proof and the scrub observe its commits
 //!   state ------------------------------> nothing of these
 //! ```
@@ -13,12 +13,12 @@ use async_trait::async_trait;
 use forebay_environment::Environment;
 use forebay_environment::state_file::LocalState;
 use forebay_meta::Catalog;
-use forebay_meta::record::{TruncatedBlocks, VolumeState};
+use forebay_meta::record::{SnapshotRecord, TruncatedBlocks, VolumeState};
 use forebay_object::{Cause, Store};
 use forebay_pack_store::PackStore;
 use forebay_quota::Accounts;
 use forebay_reduction::dedup::Sharing;
-use forebay_types::{BlockIndex, Inode, Lsn};
+use forebay_types::{BlockIndex, Inode, Lsn, SnapshotId};
 use forebay_vfs::Verifier;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -32,7 +32,8 @@ use crate::publisher::{
     self, BetweenCheckpoints, CheckpointSource, Committer, Observer, Progress, Proof, Publisher,
 };
 use crate::scrub::{self, Scrub};
-use crate::state::{Closed, Node, Parts, State, StoreTrouble, TakenOver};
+use crate::snapshots::{self, Snapshots};
+use crate::state::{Closed, Node, Parts, SnapshotList, State, StoreTrouble, TakenOver};
 use crate::tasks::Engine;
 
 /// The parts of [`Rooms::new`].
@@ -46,6 +47,8 @@ pub(crate) struct Foundation<'a> {
     /// The volume's published state.
     pub(crate) taken: VolumeState,
     pub(crate) verifier: Verifier,
+    /// The published snapshots.
+    pub(crate) snapshots: Vec<(SnapshotId, SnapshotRecord)>,
 }
 
 /// The rooms of one volume.
@@ -57,6 +60,7 @@ pub(crate) struct Rooms {
     pub(crate) files: Arc<Files>,
     pub(crate) collector: Arc<Collector>,
     pub(crate) scrub: Arc<Scrub>,
+    pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) healer: Arc<Healer>,
     pub(crate) damages: Arc<Damages>,
 }
@@ -72,6 +76,7 @@ impl Rooms {
             accounts,
             taken,
             verifier,
+            snapshots,
         } = foundation;
         let (config, catalog, packs) = (Arc::new(config), Arc::new(catalog), Arc::new(packs));
         let damages = Arc::new(Damages::default());
@@ -85,6 +90,7 @@ impl Rooms {
             next_inode: taken.next_inode,
             verifier,
             start: taken.published,
+            snapshots: SnapshotList::new(taken.history.last_snapshot, snapshots),
         }));
         let progress = Arc::new(Progress::new(taken, state.signals.clone()));
         let collector = Arc::new(Collector::new(collector::Context {
@@ -107,6 +113,12 @@ impl Rooms {
             memory: state.memory.clone(),
             damages: damages.clone(),
             progress: progress.clone(),
+        }));
+        let snapshots = Arc::new(Snapshots::new(snapshots::Context {
+            catalog: catalog.clone(),
+            list: state.snapshots.clone(),
+            progress: progress.clone(),
+            signals: state.signals.clone(),
         }));
         let proof = Arc::new(Proof::new(store));
         let observers: [Arc<dyn Observer>; 3] = [collector.clone(), proof.clone(), scrub.clone()];
@@ -132,9 +144,10 @@ impl Rooms {
             signals: state.signals.clone(),
             trouble: state.trouble.clone(),
             damages: damages.clone(),
+            snapshots: state.snapshots.clone(),
             source: Arc::new(Checkpoints(state.clone())),
         };
-        let between: [Arc<dyn BetweenCheckpoints>; 1] = [collector.clone()];
+        let between: [Arc<dyn BetweenCheckpoints>; 2] = [collector.clone(), snapshots.clone()];
         let publisher = Publisher::new(context, committer, proof, between.to_vec());
         let publisher = Arc::new(publisher);
         let files = Files::new(
@@ -153,6 +166,7 @@ impl Rooms {
             files,
             collector,
             scrub,
+            snapshots,
             damages,
         }
     }
@@ -184,7 +198,11 @@ struct Checkpoints(Arc<State>);
 #[async_trait]
 impl CheckpointSource for Checkpoints {
     fn close(&self) -> Option<Closed> {
-        self.0.close_checkpoint()
+        self.0.take_checkpoint()
+    }
+
+    fn waiting(&self) -> usize {
+        self.0.waiting_checkpoints()
     }
 
     fn open_since(&self) -> Option<Instant> {
@@ -210,7 +228,7 @@ impl CheckpointSource for Checkpoints {
     fn truncated_collected(&self, inode: Inode, left: TruncatedBlocks) {
         // A node that is just loaded may still have the older record. Those blocks have no maps, and are not valid.
         if let Some(node) = self.0.nodes.peek(inode) {
-            node.lock().record.truncated = left;
+            node.lock().truncated_collected(&left);
         }
     }
 

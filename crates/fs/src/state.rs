@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   change          one record in the journal and the same change in memory, under the checkpoint lock
-//!   checkpoint      closing: which changes the next publication holds
-//!   node            attributes and blocks of one object, newest and as of the closed checkpoint
+//!   checkpoint      closing: which changes the next publications hold
+//!   node            attributes and blocks of one object, newest and as of each closed checkpoint
 //!   memory          block buffers, and admission to them
 //!   names_memory    unpublished names and attributes, and admission to them
 //!   journal         the log, or only a position
 //!   log_failure     a flush of the log fails
+//!   snapshot_list   the snapshots of the volume
 //!   signals         the volume has stopped, the publisher is needed, memory was freed
 //!   store_trouble   trouble with the bucket
 //! ```
@@ -34,6 +35,7 @@ mod pack_buffers;
 mod passed_cookies;
 mod read_streams;
 mod signals;
+mod snapshot_list;
 mod store_trouble;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,9 +49,10 @@ use forebay_types::{CheckpointId, Inode, Lsn};
 use forebay_vfs::{Error, Result, Timestamp, Trouble, Troubles, Verifier};
 use forebay_waits::{For, blocking};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use tokio::time::Instant;
 
 use crate::FsConfig;
+
+use checkpoint::ClosedCheckpoints;
 
 pub(crate) use change::{NameChange, Refusal};
 pub(crate) use checkpoint::{Closed, OpenCheckpoint, TakenOver};
@@ -70,6 +73,8 @@ pub(crate) use passed_cookies::SHORT;
 pub(crate) use read_streams::{Stream, steps};
 pub(crate) use signals::Signals;
 pub use signals::Stopped;
+pub use snapshot_list::BadSnapshotName;
+pub(crate) use snapshot_list::{Listed, MAX_SNAPSHOTS, SnapshotList, check_name};
 pub(crate) use store_trouble::StoreTrouble;
 
 /// The state of one volume.
@@ -102,10 +107,9 @@ pub(crate) struct State {
     /// The position that recovery has reached.
     replayed: AtomicU64,
     verifier: Mutex<Verifier>,
-    /// The time of the oldest change in the closed checkpoint; none if there is no closed one.
-    closed_since: Mutex<Option<Instant>>,
-    /// Memory of the nodes of the closed checkpoint, with their publication; 0 if there is none.
-    closed_bytes: AtomicU64,
+    pub(crate) snapshots: Arc<SnapshotList>,
+    /// The closed checkpoints that are not published yet.
+    closed: ClosedCheckpoints,
 }
 
 /// The parts of [`State::new`].
@@ -118,6 +122,7 @@ pub(crate) struct Parts {
     pub(crate) next_inode: u64,
     pub(crate) verifier: Verifier,
     pub(crate) start: Lsn,
+    pub(crate) snapshots: SnapshotList,
 }
 
 impl State {
@@ -157,8 +162,8 @@ impl State {
             journal: OnceLock::new(),
             replayed: AtomicU64::new(parts.start.0),
             verifier: Mutex::new(parts.verifier),
-            closed_since: Mutex::default(),
-            closed_bytes: AtomicU64::new(0),
+            snapshots: Arc::new(parts.snapshots),
+            closed: ClosedCheckpoints::default(),
         }
     }
 

@@ -62,6 +62,10 @@ pub struct Status {
     pub dedup: Option<DedupStatus>,
     /// Bytes that published files use.
     pub used_bytes: u64,
+    /// Number of snapshots, those that are not in the bucket yet or are being deleted among them.
+    pub snapshots: usize,
+    /// Bytes of packs in the bucket to which snapshots refer, and no live file.
+    pub held_bytes: u64,
     /// The content of the packs, and the work of the collector.
     pub collector: CollectorStatus,
     /// Objects in the volume.
@@ -111,6 +115,8 @@ impl Status {
             damaged_frames: rooms.damages.lost(),
             dedup: rooms.sharing.status(),
             used_bytes: progress.state().used_bytes,
+            snapshots: state.snapshots.len(),
+            held_bytes: progress.state().history.held_bytes,
             collector: rooms.collector.current_status(),
             inodes: state.accounts.volume().used().files,
             nodes: state.nodes.len(),

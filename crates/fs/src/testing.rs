@@ -94,6 +94,7 @@ impl World {
             used_bytes: 0,
             used_inodes: 1,
             charged_bytes: Some(0),
+            history: Default::default(),
         };
         World {
             sharing: Arc::new(Sharing::new(config.dedup)),
@@ -186,6 +187,7 @@ impl World {
             raw_bytes: 0,
             live_bytes: 0,
             frames: frames.len() as u32,
+            born: Default::default(),
         };
         for (block, frame) in frames {
             record.raw_bytes += u64::from(frame.raw_len);

@@ -12,7 +12,8 @@ use forebay_environment::Environment;
 use forebay_environment::state_file::{self, LocalState};
 use forebay_object::Store;
 use forebay_types::{Epoch, Inode, Lsn, VolumeId};
-use forebay_vfs::Troubles;
+use forebay_vfs::{Timestamp, Troubles};
+use forebay_view::View;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -25,6 +26,7 @@ use crate::open::{self, Hold, OpenError};
 use crate::publisher::FlushError;
 use crate::rooms::Rooms;
 use crate::scrub::{ScrubRefusal, ScrubStatus};
+use crate::snapshots::{SnapshotError, SnapshotInfo};
 use crate::state::Stopped;
 use crate::tasks::{Engine, Tasks};
 use crate::{Compression, Expected, FsConfig, Holder, Status};
@@ -247,9 +249,60 @@ impl Volume {
         self.files.whereabouts(path, seen).await
     }
 
+    /// Makes a snapshot of the whole volume with this name: of everything that was acknowledged before the call, and
+    /// nothing that is begun after it returns. Stable when it returns; the bucket has it with the next publication.
+    ///
+    /// # Errors
+    ///
+    /// See [`SnapshotError`].
+    pub async fn make_snapshot(
+        &self,
+        name: &str,
+        made_by: &str,
+    ) -> std::result::Result<SnapshotInfo, SnapshotError> {
+        let (made, end) = self.files.make_snapshot(name, made_by).await?;
+        self.files.stable(end, self.commit).await?;
+        Ok(made)
+    }
+
+    /// All snapshots, the oldest first. Reads the records of dead packs that they hold.
+    ///
+    /// # Errors
+    ///
+    /// If the metadata cannot be read.
+    pub async fn snapshots(&self) -> std::result::Result<Vec<SnapshotInfo>, SnapshotError> {
+        self.rooms.snapshots.infos().await
+    }
+
+    /// Opens a snapshot for reading. It reads through this volume's caches of frames.
+    ///
+    /// # Errors
+    ///
+    /// See [`SnapshotError`].
+    pub async fn open_snapshot(&self, name: &str) -> std::result::Result<View, SnapshotError> {
+        let meta = self.rooms.snapshots.open(name).await?;
+        let packs = self.rooms.packs.clone();
+        Ok(View::of(self.shared.volume, None, meta, packs))
+    }
+
+    /// Deletes a snapshot. Returns when the bucket knows that its deletion has begun; its space is given back in the
+    /// background. While the bucket does not answer, it waits.
+    ///
+    /// # Errors
+    ///
+    /// See [`SnapshotError`].
+    pub async fn delete_snapshot(&self, name: &str) -> std::result::Result<(), SnapshotError> {
+        self.rooms.snapshots.delete(name).await
+    }
+
     /// The counts of waiting calls, by their reason; they stay valid when the volume is dropped.
     pub fn troubles(&self) -> Arc<Troubles> {
         self.rooms.state.troubles.clone()
+    }
+
+    /// The time by the clock of this gateway.
+    pub fn now(&self) -> Timestamp {
+        self.rooms.state.now()
     }
 
     /// The objects of the volume that are known to be missing in the bucket, and what to do, for the operator to

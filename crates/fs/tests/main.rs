@@ -40,6 +40,7 @@ mod scrub;
 mod sealed_log;
 mod sealing;
 mod semantics;
+mod snapshots;
 mod store_faults;
 mod traps;
 mod truncating;

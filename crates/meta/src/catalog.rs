@@ -3,7 +3,7 @@
 //! # Readers beside a publisher
 //!
 //! A checkpoint moves entries from the overlay to the store in three steps: `close`, the store's
-//! `commit`, `discard_closed`. A reader cannot look at both places at one moment. Two rules make
+//! `commit`, `discard_oldest`. A reader cannot look at both places at one moment. Two rules make
 //! its result right all the same:
 //!
 //! * **The overlay first, the store second.** An entry is in the store before it leaves the

@@ -18,10 +18,13 @@
 //! 's'  pack: 8                             last check of a pack  ScrubRecord
 //! 'f'  pack: 8       part: 4               frames of a pack      PackFrames
 //! 'r'  pack: 8       inode: 8   block: 8   a block that shares   Referrer
+//! 'k'  snapshot: 8                         a snapshot            SnapshotRecord
+//! 'h'  pack: 8                             a held dead pack      HeldPack
+//! 'j'  snapshot: 8   pack: 8               a pack by its holder  Holding
 //! ```
 
 use bytes::Bytes;
-use forebay_types::{BlockIndex, BlockKey, Inode, PackId};
+use forebay_types::{BlockIndex, BlockKey, Inode, PackId, SnapshotId};
 
 use crate::codec::Reader;
 use crate::error::Corrupt;
@@ -42,6 +45,9 @@ pub(crate) mod tag {
     pub(crate) const SCRUB: u8 = b's';
     pub(crate) const PACK_FRAMES: u8 = b'f';
     pub(crate) const REFERRER: u8 = b'r';
+    pub(crate) const SNAPSHOT: u8 = b'k';
+    pub(crate) const HELD_PACK: u8 = b'h';
+    pub(crate) const HOLDING: u8 = b'j';
 }
 
 /// Name of one metadata entry.
@@ -75,6 +81,12 @@ pub enum Key {
     PackFrames(PackId, u32),
     /// A block that refers to frames of a pack which were written for another block.
     Referrer(PackId, BlockKey),
+    /// A snapshot.
+    Snapshot(SnapshotId),
+    /// A dead pack that stays because of snapshots.
+    HeldPack(PackId),
+    /// A held pack, by the newest snapshot that refers to it.
+    Holding(SnapshotId, PackId),
 }
 
 impl Key {
@@ -103,7 +115,12 @@ impl Key {
                 out.extend(key.inode.0.to_be_bytes());
                 out.extend(key.block.0.to_be_bytes());
             }
-            Key::Pack(pack) | Key::DeadPack(pack) | Key::Scrub(pack) => {
+            Key::Pack(pack) | Key::DeadPack(pack) | Key::HeldPack(pack) | Key::Scrub(pack) => {
+                out.extend(pack.0.to_be_bytes());
+            }
+            Key::Snapshot(snapshot) => out.extend(snapshot.0.to_be_bytes()),
+            Key::Holding(snapshot, pack) => {
+                out.extend(snapshot.0.to_be_bytes());
                 out.extend(pack.0.to_be_bytes());
             }
             Key::PackFrames(pack, part) => {
@@ -157,6 +174,12 @@ impl Key {
                 };
                 Key::Referrer(pack, block)
             }
+            tag::SNAPSHOT => Key::Snapshot(SnapshotId(fields.u64_be()?)),
+            tag::HELD_PACK => Key::HeldPack(PackId(fields.u64_be()?)),
+            tag::HOLDING => {
+                let snapshot = SnapshotId(fields.u64_be()?);
+                Key::Holding(snapshot, PackId(fields.u64_be()?))
+            }
             _ => return Err(fields.corrupt("is of a kind that this version does not know")),
         };
         fields.end()?;
@@ -179,6 +202,9 @@ impl Key {
             Key::Scrub(_) => tag::SCRUB,
             Key::PackFrames(..) => tag::PACK_FRAMES,
             Key::Referrer(..) => tag::REFERRER,
+            Key::Snapshot(_) => tag::SNAPSHOT,
+            Key::HeldPack(_) => tag::HELD_PACK,
+            Key::Holding(..) => tag::HOLDING,
         }
     }
 }
@@ -208,7 +234,10 @@ impl KeyRange {
             tag::COOKIE,
             tag::PACK_FRAMES,
             tag::GARBAGE,
+            tag::HELD_PACK,
             tag::INODE,
+            tag::HOLDING,
+            tag::SNAPSHOT,
             tag::NAME,
             tag::PACK,
             tag::QUOTA,
@@ -325,6 +354,36 @@ impl KeyRange {
     /// The blocks that share frames of one pack.
     pub fn referrers(pack: PackId) -> KeyRange {
         KeyRange::of_prefix(numbered(tag::REFERRER, pack.0))
+    }
+
+    /// All snapshots.
+    pub fn snapshots() -> KeyRange {
+        KeyRange::of_prefix(vec![tag::SNAPSHOT])
+    }
+
+    /// Snapshots from `from` on.
+    pub fn snapshots_from(from: SnapshotId) -> KeyRange {
+        KeyRange::of_tag_from(tag::SNAPSHOT, from.0)
+    }
+
+    /// The dead packs that snapshots hold.
+    pub fn held_packs() -> KeyRange {
+        KeyRange::of_prefix(vec![tag::HELD_PACK])
+    }
+
+    /// Held packs from `from` on.
+    pub fn held_packs_from(from: PackId) -> KeyRange {
+        KeyRange::of_tag_from(tag::HELD_PACK, from.0)
+    }
+
+    /// The held packs of which this snapshot is the holder.
+    pub fn holdings(snapshot: SnapshotId) -> KeyRange {
+        KeyRange::of_prefix(numbered(tag::HOLDING, snapshot.0))
+    }
+
+    /// Held packs by their holders, of snapshots from `from` on.
+    pub fn holdings_from(from: SnapshotId) -> KeyRange {
+        KeyRange::of_tag_from(tag::HOLDING, from.0)
     }
 
     /// All packs.
@@ -486,6 +545,9 @@ mod tests {
                     block: BlockIndex(block)
                 }
             )),
+            any::<u64>().prop_map(|n| Key::Snapshot(SnapshotId(n))),
+            any::<u64>().prop_map(|n| Key::HeldPack(PackId(n))),
+            any::<(u64, u64)>().prop_map(|(n, pack)| Key::Holding(SnapshotId(n), PackId(pack))),
         ]
     }
 
@@ -519,12 +581,24 @@ mod tests {
             prop_assert_eq!(KeyRange::pack_frames(PackId(dir)).contains(&bytes), frames);
             let referrers = matches!(&key, Key::Referrer(pack, _) if pack.0 == dir);
             prop_assert_eq!(KeyRange::referrers(PackId(dir)).contains(&bytes), referrers);
+            let snapshots = matches!(&key, Key::Snapshot(_));
+            prop_assert_eq!(KeyRange::snapshots().contains(&bytes), snapshots);
+            let snapshots = matches!(&key, Key::Snapshot(id) if id.0 >= after);
+            prop_assert_eq!(KeyRange::snapshots_from(SnapshotId(after)).contains(&bytes), snapshots);
+            let held = matches!(&key, Key::HeldPack(_));
+            prop_assert_eq!(KeyRange::held_packs().contains(&bytes), held);
+            let held = matches!(&key, Key::HeldPack(pack) if pack.0 >= after);
+            prop_assert_eq!(KeyRange::held_packs_from(PackId(after)).contains(&bytes), held);
+            let holdings = matches!(&key, Key::Holding(id, _) if id.0 == dir);
+            prop_assert_eq!(KeyRange::holdings(SnapshotId(dir)).contains(&bytes), holdings);
+            let holdings = matches!(&key, Key::Holding(id, _) if id.0 >= after);
+            prop_assert_eq!(KeyRange::holdings_from(SnapshotId(after)).contains(&bytes), holdings);
             prop_assert!(!KeyRange::unknown().iter().any(|range| range.contains(&bytes)));
         }
 
         #[test]
         fn a_key_of_no_kind_is_in_one_of_the_unknown_ranges(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
-            let known = bytes.first().is_some_and(|first| b"vincbpgtxqusfr".contains(first));
+            let known = bytes.first().is_some_and(|first| b"vincbpgtxqusfrkhj".contains(first));
             let ranges = KeyRange::unknown();
             let found = ranges.iter().filter(|range| range.contains(&bytes)).count();
             prop_assert_eq!(found, usize::from(!known));

@@ -12,7 +12,7 @@
 //!   +---------------------------+       +------------------+
 //!   | 1. overlay, open          |<------| also in the log  |
 //!   | 2. overlay, closed        |       +------------------+
-//!   | 3. store                  |<-- commit(closed) at a checkpoint, then discard_closed
+//!   | 3. store                  |<-- commit(closed) at a checkpoint, then discard_oldest
 //!   +---------------------------+
 //!          MemoryStore, SlateStore
 //! ```

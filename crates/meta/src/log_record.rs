@@ -1,9 +1,10 @@
-//! Payloads of the log's records for writes and truncates. Those of changes of names are [batches](crate::Batch).
+//! Payloads of the log's records for writes, truncates and snapshots. Those of changes of names are
+//! [batches](crate::Batch).
 
-use forebay_types::{Inode, MAX_FILE_SIZE};
+use forebay_types::{Inode, MAX_FILE_SIZE, SnapshotId};
 
 use crate::key::Key;
-use crate::record::{InodeRecord, Record, Timestamp};
+use crate::record::{InodeRecord, Record, SnapshotRecord, Timestamp};
 
 /// Header of a data record's payload; the bytes follow it.
 ///
@@ -72,6 +73,21 @@ pub fn decode_truncate(payload: &[u8]) -> Option<(Inode, InodeRecord)> {
     let inode = Inode(u64::from_le_bytes(*inode));
     let record = InodeRecord::decode(&Key::Inode(inode).encode(), rest).ok()?;
     Some((inode, record))
+}
+
+/// Payload of a snapshot's record: its number, then its record, in which commit, position and counts are zero.
+pub fn encode_snapshot(id: SnapshotId, record: &SnapshotRecord) -> Vec<u8> {
+    let mut payload = id.0.to_le_bytes().to_vec();
+    payload.extend_from_slice(&record.encode());
+    payload
+}
+
+/// Reads what [`encode_snapshot`] wrote.
+pub fn decode_snapshot(payload: &[u8]) -> Option<(SnapshotId, SnapshotRecord)> {
+    let (id, rest) = payload.split_first_chunk()?;
+    let id = SnapshotId(u64::from_le_bytes(*id));
+    let record = SnapshotRecord::decode(&Key::Snapshot(id).encode(), rest).ok()?;
+    Some((id, record))
 }
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
-//! Logged changes that are not published yet: two generations, newest first.
+//! Logged changes that are not published yet, in generations, newest first.
 //!
 //! ```text
-//!            apply                 close                 discard_closed
-//!   batch  -------->  open map  ---------->  closed map  ------------->  dropped: the store has it
+//!            apply                 close                  discard_oldest
+//!   batch  -------->  open map  ---------->  closed maps  ------------->  dropped: the store has it
 //! ```
 //!
-//! The open generation belongs to the open checkpoint and the closed one to the closed checkpoint:
-//! there is at most one of each. The publisher takes the closed generation, commits it to the
-//! store, and only then discards it, so that a key is always found in at least one of the places.
+//! The open generation belongs to the open checkpoint, and each closed one to a closed checkpoint: the oldest of them is
+//! being published, and others wait if snapshots were made meanwhile. The publisher commits the oldest closed generation
+//! to the store, and only then discards it, so that a key is always found in at least one of the places.
 //! Readers look here *before* they look in the store (see [`Catalog`](crate::Catalog)).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -83,11 +84,6 @@ impl Generation {
     }
 }
 
-/// Why [`Overlay::close`] did nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a closed generation is still being published; discard it before closing the next one")]
-pub struct StillClosed;
-
 /// Logged changes that are not published yet. Each method takes one short lock.
 #[derive(Debug, Default)]
 pub struct Overlay {
@@ -97,7 +93,8 @@ pub struct Overlay {
 #[derive(Debug, Default)]
 struct Generations {
     open: Generation,
-    closed: Option<Arc<Generation>>,
+    /// Oldest first.
+    closed: VecDeque<Arc<Generation>>,
     /// Number of generations closed so far.
     closings: u64,
 }
@@ -142,27 +139,14 @@ impl Overlay {
 
     fn view_with(&self, range: &KeyRange, limit: usize, deletions: usize) -> View {
         let generations = self.generations.read();
-        let mut open = generations.open.range(range).peekable();
-        let closed = generations.closed.as_deref();
-        let mut closed = closed
-            .into_iter()
-            .flat_map(|map| map.range(range))
-            .peekable();
+        let mut rest: Vec<_> = generations
+            .newest_first()
+            .map(|generation| generation.range(range).peekable())
+            .collect();
         let mut entries = Vec::new();
         let (mut present, most) = (0, limit.saturating_add(deletions));
         while present < limit && entries.len() < most {
-            let newest = match (open.peek(), closed.peek()) {
-                (Some((newer, _)), Some((older, _))) if older < newer => closed.next(),
-                (Some((newer, _)), Some((older, _))) => {
-                    if older == newer {
-                        closed.next();
-                    }
-                    open.next()
-                }
-                (Some(_), None) => open.next(),
-                (None, _) => closed.next(),
-            };
-            let Some((key, entry)) = newest else {
+            let Some((key, entry)) = next_newest(&mut rest) else {
                 break;
             };
             present += usize::from(*entry != Entry::Deleted);
@@ -170,49 +154,46 @@ impl Overlay {
         }
         View {
             entries,
-            cut_off: open.peek().is_some() || closed.peek().is_some(),
+            cut_off: rest.iter_mut().any(|changes| changes.peek().is_some()),
         }
     }
 
     /// Number of generations closed so far. A later published state can differ from the present one only if this number
-    /// has grown, or if the generation that is closed now was published.
+    /// has grown, or if a generation that is closed now was published.
     pub fn closings(&self) -> u64 {
         self.generations.read().closings
     }
 
     /// Closes the open generation and opens an empty one. Call it when the checkpoint closes, under
     /// the same lock as the log, so that both end at the same record.
-    pub fn close(&self) -> Result<Arc<Generation>, StillClosed> {
+    pub fn close(&self) -> Arc<Generation> {
         let mut generations = self.generations.write();
-        if generations.closed.is_some() {
-            return Err(StillClosed);
-        }
         let closed = Arc::new(std::mem::take(&mut generations.open));
-        generations.closed = Some(closed.clone());
+        generations.closed.push_back(closed.clone());
         generations.closings += 1;
-        Ok(closed)
+        closed
     }
 
-    /// The closed generation, if there is one: the changes to publish.
-    pub fn closed(&self) -> Option<Arc<Generation>> {
-        self.generations.read().closed.clone()
+    /// The oldest closed generation, if there is one: the changes to publish first.
+    pub fn oldest_closed(&self) -> Option<Arc<Generation>> {
+        self.generations.read().closed.front().cloned()
     }
 
-    /// Drops the closed generation. Call it only after the store has committed it: from then on,
+    /// Drops the oldest closed generation. Call it only after the store has committed it: from then on,
     /// readers find its keys in the store.
-    pub fn discard_closed(&self) {
-        let discarded = self.generations.write().closed.take();
+    pub fn discard_oldest(&self) {
+        let discarded = self.generations.write().closed.pop_front();
         // Freed outside the lock: it may hold many thousands of entries.
         drop(discarded);
     }
 
-    /// Memory of both generations, in bytes.
+    /// Memory of all generations, in bytes.
     pub fn bytes(&self) -> usize {
         let generations = self.generations.read();
         generations.newest_first().map(Generation::bytes).sum()
     }
 
-    /// Bytes of the keys and values of both generations.
+    /// Bytes of the keys and values of all generations.
     pub fn content_bytes(&self) -> usize {
         let generations = self.generations.read();
         let contents = generations.newest_first().map(|generation| {
@@ -222,7 +203,7 @@ impl Overlay {
         contents.sum()
     }
 
-    /// Number of keys of both generations.
+    /// Number of keys in all generations; a key counts in each that has it.
     pub fn len(&self) -> usize {
         let generations = self.generations.read();
         generations.newest_first().map(Generation::len).sum()
@@ -237,8 +218,24 @@ impl Overlay {
 
 impl Generations {
     fn newest_first(&self) -> impl Iterator<Item = &Generation> {
-        std::iter::once(&self.open).chain(self.closed.as_deref())
+        let closed = self.closed.iter().rev().map(Arc::as_ref);
+        std::iter::once(&self.open).chain(closed)
     }
+}
+
+/// The next key of several generations, newest first, with its newest change. Skips the older changes of that key.
+fn next_newest<'a>(
+    generations: &mut [Peekable<impl Iterator<Item = (&'a Bytes, &'a Entry)>>],
+) -> Option<(&'a Bytes, &'a Entry)> {
+    let firsts = generations.iter_mut().filter_map(Peekable::peek);
+    let key = firsts.map(|(key, _)| *key).min()?;
+    let mut newest = None;
+    for changes in generations {
+        if let Some(change) = changes.next_if(|(own, _)| *own == key) {
+            newest = newest.or(Some(change));
+        }
+    }
+    newest
 }
 
 #[cfg(test)]
@@ -263,7 +260,7 @@ mod tests {
         let overlay = Overlay::new();
         overlay.apply(&put("a", "1"));
         overlay.apply(&put("b", "1"));
-        overlay.close().unwrap();
+        overlay.close();
         overlay.apply(&delete("a"));
         overlay.apply(&put("c", "2"));
         assert_eq!(overlay.get(b"a"), Some(Entry::Deleted));
@@ -285,26 +282,45 @@ mod tests {
     }
 
     #[test]
-    fn a_second_close_before_the_discard_is_refused_and_loses_nothing() {
+    fn generations_that_wait_hide_the_older_ones_and_are_discarded_in_order() {
         let overlay = Overlay::new();
-        overlay.apply(&put("a", "1"));
-        overlay.close().unwrap();
-        overlay.apply(&put("b", "2"));
-        assert_eq!(overlay.close().err(), Some(StillClosed));
-        assert_eq!(overlay.closed().unwrap().len(), 1);
-        assert!(overlay.get(b"b").is_some());
-        overlay.discard_closed();
+        for (key, value) in [("a", "1"), ("a", "2"), ("b", "3")] {
+            overlay.apply(&put(key, value));
+            overlay.close();
+        }
+        overlay.apply(&delete("b"));
+        overlay.apply(&put("c", "4"));
+        assert_eq!((overlay.len(), overlay.closings()), (5, 3));
+        assert_eq!(overlay.get(b"a"), Some(Entry::Value("2".into())));
+        assert_eq!(overlay.get(b"b"), Some(Entry::Deleted));
+        let keys: Vec<_> = overlay.range(&KeyRange::all(), 9);
+        assert_eq!(
+            keys,
+            [
+                ("a".into(), Entry::Value("2".into())),
+                ("b".into(), Entry::Deleted),
+                ("c".into(), Entry::Value("4".into())),
+            ]
+        );
+        // Older changes of the last key are no reason to go on behind it.
+        let view = overlay.view(&KeyRange::all(), 2);
+        assert_eq!((view.entries.len(), view.cut_off), (3, false));
+        for (key, value) in [("a", "1"), ("a", "2"), ("b", "3")] {
+            assert_eq!(overlay.oldest_closed().unwrap().to_batch(), put(key, value));
+            overlay.discard_oldest();
+        }
+        assert!(overlay.oldest_closed().is_none());
         assert_eq!(overlay.get(b"a"), None);
-        assert_eq!(overlay.close().unwrap().to_batch(), put("b", "2"));
+        assert_eq!(overlay.len(), 2);
     }
 
     #[test]
     fn what_was_applied_during_publication_stays() {
         let overlay = Overlay::new();
         overlay.apply(&put("a", "1"));
-        overlay.close().unwrap();
+        overlay.close();
         overlay.apply(&put("a", "2"));
-        overlay.discard_closed();
+        overlay.discard_oldest();
         assert_eq!(overlay.get(b"a"), Some(Entry::Value("2".into())));
         assert!(!overlay.is_empty());
     }
@@ -328,8 +344,8 @@ mod tests {
                 prop_assert_eq!(overlay.bytes(), expected);
                 prop_assert_eq!(overlay.content_bytes(), expected - held.len() * ENTRY_OVERHEAD_BYTES);
             }
-            overlay.close().unwrap();
-            overlay.discard_closed();
+            overlay.close();
+            overlay.discard_oldest();
             prop_assert_eq!(overlay.bytes(), 0);
             prop_assert!(overlay.is_empty());
         }

@@ -10,6 +10,7 @@ mod pack;
 mod pack_frames;
 mod quota;
 mod scrub;
+mod snapshot;
 mod truncated;
 mod volume_state;
 
@@ -22,8 +23,9 @@ pub use pack::{DeadPack, Garbage, PackRecord};
 pub use pack_frames::{KnownFrame, PART_FRAMES, PackFrames, Referrer};
 pub use quota::{QuotaRecord, Recount, UsageRecord};
 pub use scrub::{ScrubRecord, ScrubResult};
+pub use snapshot::{HeldPack, Holding, MAX_SNAPSHOT_NAME, PackLife, SnapshotRecord, holder};
 pub use truncated::{Truncated, TruncatedBlocks};
-pub use volume_state::VolumeState;
+pub use volume_state::{History, VolumeState};
 
 use bytes::Bytes;
 

@@ -48,6 +48,7 @@ mod checksummed;
 mod clock;
 mod collector;
 mod housekeeping;
+mod kept;
 mod neighbours;
 mod objects;
 mod pin;
@@ -57,6 +58,7 @@ mod rounds;
 mod sealed;
 mod still;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,6 +83,7 @@ use barrier::{Barrier, BarrierStore};
 use checksummed::{ChecksummedStore, Damaged};
 use clock::VolumeClock;
 use housekeeping::{Housekeeper, Upkeep, table_bytes};
+use kept::Kept;
 use presence::{NotingStore, Presence, Suspect};
 use sealed::{Refused, SealedStore};
 
@@ -161,6 +164,7 @@ pub struct SlateStore {
     changed: Arc<Notify>,
     housekeeper: Housekeeper,
     presence: Presence,
+    kept: Kept,
 }
 
 impl SlateStore {
@@ -211,6 +215,7 @@ impl SlateStore {
             }
         };
         let db = within(settings.timeout, builder.build()).await?;
+        let kept = Kept::new(store.clone(), path.clone(), settings.timeout);
         clock.follow(&db);
         let changed = Arc::new(Notify::new());
         let housekeeper = Housekeeper::start(
@@ -233,6 +238,7 @@ impl SlateStore {
             changed,
             housekeeper,
             presence,
+            kept,
         })
     }
 
@@ -423,6 +429,27 @@ impl MetaStore for SlateStore {
 
     async fn prove(&self) -> Result<(), StoreError> {
         self.presence.prove(&self.db, self.timeout).await
+    }
+
+    async fn keep(&self, name: &str) -> Result<(), StoreError> {
+        // No batch is on its way.
+        let _idle = self.unflushed.lock().await;
+        self.kept.keep(&self.db, name).await
+    }
+
+    async fn release(&self, name: &str) -> Result<(), StoreError> {
+        self.kept.release(name).await?;
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    async fn kept(&self) -> Result<BTreeSet<String>, StoreError> {
+        self.kept.names().await
+    }
+
+    async fn open_kept(&self, name: &str) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
+        let reader = self.kept.open(name).await?;
+        Ok(reader.map(|reader| Arc::new(reader) as Arc<dyn MetaStore>))
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -9,6 +9,9 @@ pub use memory::{MemoryBucket, MemoryStore};
 pub use names::NamesInMemory;
 pub use ready::{Arrived, Ready};
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -56,9 +59,40 @@ pub trait MetaStore: Send + Sync {
         false
     }
 
+    /// Keeps the state of the last commit readable under `name`, which no kept state has, until it is
+    /// [released](MetaStore::release). Not beside a commit. After [`StoreError::Transient`] the caller asks again, before
+    /// any commit.
+    async fn keep(&self, name: &str) -> Result<(), StoreError> {
+        let _ = name;
+        Err(keeps_nothing())
+    }
+
+    /// Ends the keeping of the state under `name`; does nothing if there is none. Its objects are deleted later, in the
+    /// background.
+    async fn release(&self, name: &str) -> Result<(), StoreError> {
+        let _ = name;
+        Err(keeps_nothing())
+    }
+
+    /// The names under which states are kept.
+    async fn kept(&self) -> Result<BTreeSet<String>, StoreError> {
+        Ok(BTreeSet::new())
+    }
+
+    /// The state that is kept under `name`, for reading; `None` if there is none. Reads fail once it was released.
+    async fn open_kept(&self, name: &str) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
+        let _ = name;
+        Ok(None)
+    }
+
     /// Ends all work in the background. Changes for which [`commit`](MetaStore::commit) returned
     /// are in the bucket whether this is called or not. Later calls fail.
     async fn close(&self) -> Result<(), StoreError>;
+}
+
+/// The error of a store that keeps no earlier states.
+fn keeps_nothing() -> StoreError {
+    StoreError::Fatal("this store of metadata keeps no earlier states".into())
 }
 
 /// The error for a batch whose referenced objects have not arrived and never will.

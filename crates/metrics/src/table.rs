@@ -94,6 +94,10 @@ families! {
         "Bytes of all packs in the bucket, as they are stored.";
     SPACE: Gauge, "space_bytes", Bytes, ["use"],
         "Content of all packs before compression: `live` (files refer to it) and `dead`.";
+    SNAPSHOTS: Gauge, "snapshots", None, [],
+        "Snapshots of the volume.";
+    SNAPSHOT_HELD: Gauge, "snapshot_held_bytes", Bytes, [],
+        "Bytes of packs in the bucket to which snapshots refer, and no live file.";
     PACKS_TO_REWRITE: Gauge, "packs_to_rewrite", None, [],
         "Packs that are mostly dead.";
     PACKS_REWRITTEN: Counter, "packs_rewritten", None, [],

@@ -78,6 +78,37 @@ impl CheckpointId {
     }
 }
 
+/// Number of a commit to a volume's metadata. Counts up from 1 with the first snapshot; 0 before that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommitNumber(pub u64);
+
+impl CommitNumber {
+    /// The commit that follows this one.
+    pub fn next(self) -> CommitNumber {
+        CommitNumber(self.0 + 1)
+    }
+}
+
+/// Number of a snapshot. Counts up from 1 in the life of a volume; none is used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SnapshotId(pub u64);
+
+impl SnapshotId {
+    /// The first snapshot of a volume.
+    pub const FIRST: SnapshotId = SnapshotId(1);
+
+    /// The number after this one.
+    pub fn next(self) -> SnapshotId {
+        SnapshotId(self.0 + 1)
+    }
+}
+
+impl fmt::Display for SnapshotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The number that a gateway takes when it opens a volume for writing. A gateway with an older one can no longer
 /// write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

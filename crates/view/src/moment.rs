@@ -11,7 +11,9 @@ use forebay_meta::record::{
 };
 use forebay_meta::volume::VolumeError;
 use forebay_meta::volume::keys::{Expected, VolumeKeys};
-use forebay_meta::{Catalog, Key, KeyRange, Overlay, SlateReader, StoreError, VolumeDescriptor};
+use forebay_meta::{
+    Catalog, Key, KeyRange, MetaStore, Overlay, SlateReader, StoreError, VolumeDescriptor,
+};
 use forebay_object::Store;
 use forebay_pack::PackKeys;
 use forebay_pack_store::{FetchError, Fetched, PackStore, address_key};
@@ -77,7 +79,7 @@ pub struct View {
     volume: VolumeId,
     data_keys: Option<Arc<DataKeys>>,
     catalog: Catalog,
-    packs: PackStore,
+    packs: Arc<PackStore>,
 }
 
 impl View {
@@ -101,15 +103,30 @@ impl View {
             volume: descriptor.volume,
             data_keys,
             catalog: Catalog::new(Arc::new(Overlay::new()), Arc::new(meta)),
-            packs: PackStore::new(
+            packs: Arc::new(PackStore::new(
                 store.store.clone(),
                 store.root.clone(),
                 keys,
                 PARALLEL,
                 1,
                 Arc::new(SystemRandomness),
-            ),
+            )),
         })
+    }
+
+    /// A moment whose metadata are open, such as a snapshot of a volume that a gateway serves.
+    pub fn of(
+        volume: VolumeId,
+        data_keys: Option<Arc<DataKeys>>,
+        meta: Arc<dyn MetaStore>,
+        packs: Arc<PackStore>,
+    ) -> View {
+        View {
+            volume,
+            data_keys,
+            catalog: Catalog::new(Arc::new(Overlay::new()), meta),
+            packs,
+        }
     }
 
     /// The keys that data of the volume are sealed with; `None` for a volume that is not sealed.

@@ -132,6 +132,8 @@ pub enum RecordKind {
     Truncate,
     /// A mark of a checkpoint.
     Checkpoint,
+    /// A snapshot of the volume.
+    Snapshot,
 }
 
 impl RecordKind {
@@ -141,6 +143,7 @@ impl RecordKind {
             RecordKind::Metadata => 2,
             RecordKind::Truncate => 3,
             RecordKind::Checkpoint => 4,
+            RecordKind::Snapshot => 5,
         }
     }
 
@@ -150,6 +153,7 @@ impl RecordKind {
             2 => Some(RecordKind::Metadata),
             3 => Some(RecordKind::Truncate),
             4 => Some(RecordKind::Checkpoint),
+            5 => Some(RecordKind::Snapshot),
             _ => None,
         }
     }

@@ -139,24 +139,24 @@ pub(crate) fn uploaded(criterion: &mut Criterion) {
     group.finish();
 }
 
-pub(crate) fn snapshots(criterion: &mut Criterion) {
+pub(crate) fn images(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("uploader");
     let cache = cache();
     let whole = vec![1; BLOCK_SIZE as usize];
-    group.bench_function("snapshot of a whole block", |bencher| {
+    group.bench_function("image of a whole block", |bencher| {
         let mut file = file(&cache, 1);
         file.write(0, &whole, OPEN);
-        bencher.iter(|| file.snapshot(BlockIndex(0), OPEN));
+        bencher.iter(|| file.image(BlockIndex(0), OPEN));
     });
     group.bench_function("first write to a held piece", |bencher| {
         let mut file = file(&cache, 1);
         let mut open = OPEN;
         file.write(0, &whole, open);
         bencher.iter(|| {
-            let snapshot = file.snapshot(BlockIndex(0), open);
+            let image = file.image(BlockIndex(0), open);
             open = open.next();
             file.write(0, &[2; 4 * KIB], open);
-            drop(snapshot);
+            drop(image);
             file.published(CheckpointId(open.0 - 1));
         });
     });

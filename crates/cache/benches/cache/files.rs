@@ -48,7 +48,7 @@ impl Rewritten {
     /// Makes the next checkpoint the open one: the one before is uploaded and published.
     pub(crate) fn publish(&mut self) {
         for block in self.file.dirty_blocks(self.open) {
-            drop(self.file.snapshot(block, self.open));
+            drop(self.file.image(block, self.open));
         }
         self.file.published(self.open);
         self.open = self.open.next();

@@ -45,7 +45,7 @@ criterion_group!(
     bookkeeping::covered,
     bookkeeping::dirty_blocks,
     bookkeeping::uploaded,
-    bookkeeping::snapshots,
+    bookkeeping::images,
     bookkeeping::evict,
     copies::file_copy,
     buffers::get_and_put,

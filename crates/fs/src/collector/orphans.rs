@@ -12,7 +12,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use forebay_meta::record::{DeadPack, PackRecord, Record};
+use forebay_meta::record::{DeadPack, HeldPack, PackRecord, Record};
 use forebay_meta::{Key, KeyRange, StoreError};
 use forebay_types::PackId;
 use futures_util::StreamExt;
@@ -94,6 +94,9 @@ impl Collector {
         self.subtract::<DeadPack>(KeyRange::dead_packs(), &mut suspects)
             .await
             .map_err(|error| error.to_string())?;
+        self.subtract::<HeldPack>(KeyRange::held_packs(), &mut suspects)
+            .await
+            .map_err(|error| error.to_string())?;
         for suspect in suspects {
             let mut work = Work::default();
             if self.is_orphan(suspect, &mut work).await? {
@@ -159,7 +162,7 @@ impl Collector {
         while unseen.peek().is_some() {
             let page = self.context.catalog.records::<R>(&rest, PAGE).await?;
             for (key, _) in &page {
-                let (Key::Pack(known) | Key::DeadPack(known)) = key else {
+                let (Key::Pack(known) | Key::DeadPack(known) | Key::HeldPack(known)) = key else {
                     continue;
                 };
                 kept.extend(std::iter::from_fn(|| {
@@ -208,15 +211,28 @@ impl Collector {
                 return Ok(false);
             }
         }
-        let account = self.context.catalog.pack(pack).await;
-        let dead = self
-            .context
-            .catalog
-            .record::<DeadPack>(&Key::DeadPack(pack))
-            .await;
-        let account = account.map_err(|error| error.to_string())?;
-        let dead = dead.map_err(|error| error.to_string())?;
-        Ok(account.is_none() && dead.is_none())
+        // A pack goes from one of these records to the next in one batch, and from the last one back to the second.
+        // Looked at in this order, a pack that has one all the time is seen, unless its snapshot is deleted meanwhile.
+        let catalog = &self.context.catalog;
+        let known = async {
+            Ok::<_, StoreError>(
+                catalog.pack(pack).await?.is_some()
+                    || catalog
+                        .record::<DeadPack>(&Key::DeadPack(pack))
+                        .await?
+                        .is_some()
+                    || catalog
+                        .record::<HeldPack>(&Key::HeldPack(pack))
+                        .await?
+                        .is_some()
+                    || catalog
+                        .record::<DeadPack>(&Key::DeadPack(pack))
+                        .await?
+                        .is_some(),
+            )
+        };
+        let is_known = known.await.map_err(|error| error.to_string())?;
+        Ok(!is_known)
     }
 }
 

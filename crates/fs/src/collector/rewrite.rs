@@ -423,6 +423,7 @@ impl Collector {
             raw_bytes,
             live_bytes: raw_bytes,
             frames: bounded_u32(finished.frames.len()),
+            born: Default::default(),
         };
         let pack = PutPack {
             id: pack,

@@ -244,6 +244,7 @@ mod tests {
             raw_bytes,
             live_bytes,
             frames: 1,
+            born: Default::default(),
         }
     }
 

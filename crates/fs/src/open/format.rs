@@ -98,6 +98,7 @@ pub(crate) async fn make(
         used_bytes: 0,
         used_inodes: 1,
         charged_bytes: Some(0),
+        history: Default::default(),
     };
     let mut batch = Batch::new();
     batch.put(&Key::Inode(Inode::ROOT), &root);

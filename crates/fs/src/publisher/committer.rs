@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use forebay_environment::{Randomness, backoff, fraction};
 use forebay_meta::record::{
-    DeadPack, KnownFrame, PART_FRAMES, PackFrames, PackRecord, VolumeState,
+    DeadPack, KnownFrame, PART_FRAMES, PackFrames, PackLife, PackRecord, VolumeState,
 };
 use forebay_meta::{Batch, Catalog, Key, Ready, StoreError};
 use forebay_pack::FrameHash;
 use forebay_reduction::dedup::{MAX_FRAMES, MIN_SHARED, Sharing};
 use forebay_types::balance::taken;
-use forebay_types::{CheckpointId, PackId, bounded_u32};
+use forebay_types::{CheckpointId, CommitNumber, PackId, bounded_u32};
 
 use super::Halted;
 use super::account_updates::AccountUpdates;
@@ -118,11 +118,18 @@ impl Committer {
     pub(crate) async fn commit(
         &self,
         mut batch: Batch,
-        updates: AccountUpdates,
-        state: VolumeState,
+        mut updates: AccountUpdates,
+        mut state: VolumeState,
         closing: Option<(CheckpointId, &Ready)>,
     ) -> Result<(), Halted> {
         let (closing, ready) = closing.unzip();
+        let is_counted = state.history.is_counted();
+        if is_counted {
+            state.history.commit = self.next_commit();
+            for (_, record) in &mut updates.opened {
+                record.born = state.history.commit;
+            }
+        }
         let opened = updates.opened.iter().map(|(pack, record)| AccountChange {
             pack: *pack,
             before: None,
@@ -174,7 +181,14 @@ impl Committer {
                 batch.delete(&Key::Pack(pack));
                 batch.delete(&Key::Scrub(pack));
                 dead.insert(pack);
-                self.discard(pack, record, closing, &mut batch);
+                let life = is_counted.then_some(PackLife {
+                    born: record.born,
+                    died: state.history.commit,
+                    bytes: record.bytes,
+                });
+                self.sharing.dies(pack, record, closing);
+                batch.put(&Key::DeadPack(pack), &DeadPack { life });
+                self.progress.note_garbage();
             }
         }
         let state = VolumeState {
@@ -196,7 +210,12 @@ impl Committer {
         Ok(())
     }
 
-    /// Notes in the batch that a pack must be deleted.
+    /// The number of the next commit of a volume that counts them.
+    pub(super) fn next_commit(&self) -> CommitNumber {
+        self.progress.state().history.commit.next()
+    }
+
+    /// Notes in the batch that a pack must be deleted, which no published state has referred to.
     pub(crate) fn discard(
         &self,
         pack: PackId,
@@ -205,7 +224,7 @@ impl Committer {
         batch: &mut Batch,
     ) {
         self.sharing.dies(pack, record, closing);
-        batch.put(&Key::DeadPack(pack), &DeadPack);
+        batch.put(&Key::DeadPack(pack), &DeadPack::default());
         self.progress.note_garbage();
     }
 

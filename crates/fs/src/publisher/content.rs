@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_cache::Snapshot;
+use forebay_cache::BlockImage;
 use forebay_meta::record::Origin;
 use forebay_types::{BlockKey, ByteRange, bounded_u32, to_usize};
 
@@ -12,7 +12,7 @@ use crate::state::Node;
 pub(super) struct Content {
     pub(super) key: BlockKey,
     pub(super) node: Arc<Node>,
-    pub(super) snapshot: Snapshot,
+    pub(super) image: BlockImage,
     pub(super) rewritten: Option<Vec<u8>>,
     /// The ranges that become frames.
     pub(super) frames: Vec<ByteRange>,
@@ -33,7 +33,7 @@ impl Content {
     pub(super) fn pieces(&self, frame: ByteRange) -> Vec<&[u8]> {
         match &self.rewritten {
             Some(whole) => vec![&whole[std::ops::Range::<usize>::from(frame)]],
-            None => self.snapshot.slices(frame).collect(),
+            None => self.image.slices(frame).collect(),
         }
     }
 }

@@ -14,13 +14,19 @@ use tokio::time::Instant;
 
 use crate::FsConfig;
 use crate::damages::Damages;
-use crate::state::{Closed, EagerUploads, Memory, Node, Signals, StoreTrouble, TakenOver};
+use crate::state::{
+    Closed, EagerUploads, Memory, Node, Signals, SnapshotList, StoreTrouble, TakenOver,
+};
 
 /// The source of checkpoints.
 #[async_trait]
 pub(crate) trait CheckpointSource: Send + Sync {
-    /// Closes the open checkpoint; `None` if nothing changed in it.
+    /// The oldest closed checkpoint that waits to be published; closes the open one if none waits, and returns `None` if
+    /// nothing changed in that.
     fn close(&self) -> Option<Closed>;
+
+    /// Number of closed checkpoints that wait to be published.
+    fn waiting(&self) -> usize;
 
     /// The time of the oldest change in the open checkpoint; `None` if there is none.
     fn open_since(&self) -> Option<Instant>;
@@ -32,7 +38,7 @@ pub(crate) trait CheckpointSource: Send + Sync {
     /// none.
     fn take_over(&self, blocks: Vec<(Arc<Node>, BlockIndex)>) -> Option<TakenOver>;
 
-    /// Notes that the closed checkpoint is published, with this next inode number.
+    /// Notes that the oldest closed checkpoint is published, with this next inode number.
     fn published(&self, next_inode: u64);
 
     /// Notes that the bucket has everything before `end`, with `state` as its published state: the log before it is
@@ -62,6 +68,7 @@ pub(crate) struct Context {
     pub(crate) signals: Arc<Signals>,
     pub(crate) trouble: Arc<StoreTrouble>,
     pub(crate) damages: Arc<Damages>,
+    pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) source: Arc<dyn CheckpointSource>,
 }
 
@@ -70,6 +77,7 @@ pub(super) mod fake {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use forebay_types::CheckpointId;
+    use forebay_vfs::Timestamp;
     use parking_lot::Mutex;
 
     use super::*;
@@ -115,11 +123,17 @@ pub(super) mod fake {
             Some(Closed {
                 id,
                 end: Lsn(100 * id.0),
+                at: Timestamp::default(),
                 nodes,
-                names: self.catalog.overlay().close().unwrap(),
+                names: self.catalog.overlay().close(),
                 next_inode: 10,
                 under_way: Arc::default(),
+                snapshot: None,
             })
+        }
+
+        fn waiting(&self) -> usize {
+            0
         }
 
         fn open_since(&self) -> Option<Instant> {

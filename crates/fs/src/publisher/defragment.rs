@@ -19,7 +19,7 @@ impl Publisher {
         rewrite: &Rewrite,
     ) -> Result<Option<Vec<u8>>, Halted> {
         let live = ByteRange::new(0, rewrite.live);
-        let new = block.snapshot.ranges().map(|range| range.end);
+        let new = block.image.ranges().map(|range| range.end);
         let len = new.max().unwrap_or(0).max(rewrite.end());
         let mut whole = vec![0; to_usize(len)];
         // Each frame once, though small writes may have cut it into hundreds of extents.
@@ -43,9 +43,9 @@ impl Publisher {
         if !self.fetch_for_rewrite(block.key, wanted, paste).await? {
             return Ok(None);
         }
-        for range in block.snapshot.ranges() {
+        for range in block.image.ranges() {
             let mut at = to_usize(range.start);
-            for slice in block.snapshot.slices(range) {
+            for slice in block.image.slices(range) {
                 whole[at..at + slice.len()].copy_from_slice(slice);
                 at += slice.len();
             }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forebay_cache::Snapshot;
+use forebay_cache::BlockImage;
 use forebay_meta::record::{BlockMap, Extent, MAX_EXTENTS};
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, CheckpointId};
 
@@ -18,7 +18,7 @@ pub(super) struct DirtyBlock {
     pub(super) key: BlockKey,
     /// The file.
     pub(super) node: Arc<Node>,
-    pub(super) snapshot: Snapshot,
+    pub(super) image: BlockImage,
     /// Set if the block map has too many extents to take the dirty ranges one by one: then the whole block up to its
     /// end is written again in one piece.
     pub(super) rewrite: Option<Rewrite>,
@@ -44,7 +44,7 @@ impl DirtyBlock {
     pub(super) fn bytes(&self) -> u64 {
         match self.rewrite {
             Some(_) => BLOCK_SIZE,
-            None => self.snapshot.dirty_bytes(),
+            None => self.image.dirty_bytes(),
         }
     }
 
@@ -52,7 +52,7 @@ impl DirtyBlock {
     fn frames(&self) -> usize {
         match self.rewrite {
             Some(_) => pack_plan::frames(ByteRange::new(0, BLOCK_SIZE)).count(),
-            None => self.snapshot.ranges().flat_map(pack_plan::frames).count(),
+            None => self.image.ranges().flat_map(pack_plan::frames).count(),
         }
     }
 }
@@ -118,25 +118,25 @@ impl Publisher {
         node: &Arc<Node>,
         of: CheckpointId,
     ) -> Result<VecDeque<DirtyBlock>, Halted> {
-        let (snapshots, early, then) = {
+        let (images, early, then) = {
             let mut state = node.lock();
             let then = state.as_of(of);
             if then.removed {
                 return Ok(VecDeque::new());
             }
             let indices = state.blocks.dirty_blocks(of);
-            let take = |index| state.blocks.snapshot(index, of);
-            let snapshots: Vec<Snapshot> = indices.into_iter().filter_map(take).collect();
+            let take = |index| state.blocks.image(index, of);
+            let images: Vec<BlockImage> = indices.into_iter().filter_map(take).collect();
             let early = |block| state.early.of(of, block).cloned();
-            let early: Vec<_> = snapshots.iter().map(|taken| early(taken.block())).collect();
-            (snapshots, early, then)
+            let early: Vec<_> = images.iter().map(|taken| early(taken.block())).collect();
+            (images, early, then)
         };
         let floor = then.floor.unwrap_or(u64::MAX);
-        let mut blocks = VecDeque::with_capacity(snapshots.len());
-        for (snapshot, early) in snapshots.into_iter().zip(early) {
+        let mut blocks = VecDeque::with_capacity(images.len());
+        for (image, early) in images.into_iter().zip(early) {
             let key = BlockKey {
                 inode: node.inode,
-                block: snapshot.block(),
+                block: image.block(),
             };
             // The map of an eager upload was truncated already.
             let (map, floor) = match early {
@@ -149,11 +149,11 @@ impl Publisher {
                 }
                 None => (None, floor),
             };
-            let rewrite = needs_rewrite(key, &snapshot, map.unwrap_or_default(), floor);
+            let rewrite = needs_rewrite(key, &image, map.unwrap_or_default(), floor);
             blocks.push_back(DirtyBlock {
                 key,
                 node: node.clone(),
-                snapshot,
+                image,
                 rewrite,
             });
         }
@@ -162,8 +162,8 @@ impl Publisher {
 }
 
 /// Whether the block must be defragmented, given its map and the offset from which the map is not valid.
-fn needs_rewrite(key: BlockKey, snapshot: &Snapshot, map: BlockMap, floor: u64) -> Option<Rewrite> {
-    let ranges = snapshot.ranges().take(FRAGMENTS + 1).count();
+fn needs_rewrite(key: BlockKey, image: &BlockImage, map: BlockMap, floor: u64) -> Option<Rewrite> {
+    let ranges = image.ranges().take(FRAGMENTS + 1).count();
     // Each range may cut an extent in two and adds one, or more if it is longer than a frame.
     if map.extents().len() + 2 * ranges <= FRAGMENTS {
         return None;

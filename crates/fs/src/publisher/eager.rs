@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   whole ------------> in flight -------------> clean, its map known to the node --------> published
-//!    | a stream has       | its snapshot is        | may be evicted; a write
+//!    | a stream has       | its image is        | may be evicted; a write
 //!    | filled it          | encoded and put        | makes it dirty again
 //!    |                    |
 //!    |                    | changed meanwhile: dirty as before, and its uploaded frames are dead
@@ -122,15 +122,15 @@ impl Publisher {
         } = taken;
         let versions = blocks
             .iter()
-            .map(|(node, snapshot)| (node.clone(), snapshot.block(), snapshot.version()));
+            .map(|(node, image)| (node.clone(), image.block(), image.version()));
         let versions: Vec<_> = versions.collect();
-        let blocks = blocks.into_iter().map(|(node, snapshot)| DirtyBlock {
+        let blocks = blocks.into_iter().map(|(node, image)| DirtyBlock {
             key: BlockKey {
                 inode: node.inode,
-                block: snapshot.block(),
+                block: image.block(),
             },
             node,
-            snapshot,
+            image,
             rewrite: None,
         });
         let blocks = blocks.collect();

@@ -70,12 +70,19 @@ impl Publisher {
             next_pack: self.progress.next_pack(),
             ..self.progress.state()
         };
-        let state = self.context.accounts.enter(&ledger, &mut batch, state);
+        let mut state = self.context.accounts.enter(&ledger, &mut batch, state);
+        let snapshot = closed.snapshot.as_ref().map(|(id, record)| {
+            let used_bytes = updates.balance(state.used_bytes);
+            self.enter_snapshot(*id, record, used_bytes, &mut state, &mut batch)
+        });
         self.committer
             .commit(batch, updates, state, Some((closed.id, &uploaded.ready)))
             .await?;
         // Before anything is dropped that the bucket may not have after all.
         self.prove_checkpoint().await?;
+        if let Some((id, record)) = snapshot {
+            self.keep_snapshot(id, record).await?;
+        }
 
         for pack in &uploaded.packs {
             self.committer.noted_frames(pack);
@@ -88,7 +95,7 @@ impl Publisher {
             node.lock().publish(closed.id, used, truncated, usage);
         }
         self.progress.checkpoint_published(closed.id);
-        self.context.catalog.overlay().discard_closed();
+        self.context.catalog.overlay().discard_oldest();
         self.progress.retry_undeleted();
         drop(closed.nodes);
         self.context.source.published(closed.next_inode);

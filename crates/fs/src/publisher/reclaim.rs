@@ -1,10 +1,13 @@
 //! Reclaiming: deletes the block maps of removed files and [truncated blocks](super::truncated), and packs to which
 //! nothing refers any more. The scrub's records are committed with it, or alone if there are enough of them.
 //!
+//! A pack to which a snapshot refers is not deleted: a record says which one holds it, and the
+//! [deletion](crate::snapshots) of that snapshot finds it there.
+//!
 //! The batch that makes something garbage also notes it as garbage, so a crash loses no note. A pack is deleted only
 //! when the metadata that no longer refer to it are durable in the bucket.
 
-use forebay_meta::record::{DeadPack, Garbage};
+use forebay_meta::record::{DeadPack, Garbage, HeldPack, Holding};
 use forebay_meta::{Batch, Key, KeyRange};
 use forebay_types::{BlockIndex, BlockKey, PackId};
 
@@ -31,9 +34,10 @@ impl Publisher {
         more |= self
             .collect_files(&mut budget, &mut batch, &mut updates)
             .await?;
-        more |= self.delete_packs(&mut batch).await?;
+        let mut state = self.progress.state();
+        let held_bytes = &mut state.history.held_bytes;
+        more |= self.delete_packs(&mut batch, held_bytes).await?;
         if !batch.is_empty() || self.committer.has_records_due() {
-            let state = self.progress.state();
             self.committer.commit(batch, updates, state, None).await?;
             self.collected(collected);
         }
@@ -91,8 +95,9 @@ impl Publisher {
         Ok(more)
     }
 
-    /// Deletes packs that the durable metadata no longer refer to. Returns whether some remain.
-    async fn delete_packs(&self, batch: &mut Batch) -> Result<bool, Halted> {
+    /// Deletes packs that the durable metadata no longer refer to, and notes those that a snapshot holds, whose bytes it
+    /// adds to `held_bytes`. Returns whether some remain.
+    async fn delete_packs(&self, batch: &mut Batch, held_bytes: &mut u64) -> Result<bool, Halted> {
         let range = KeyRange::dead_packs();
         let packs = self
             .committer
@@ -100,11 +105,25 @@ impl Publisher {
             .await?;
         let mut more = packs.len() == PACKS;
         let mut notes = NOTES;
-        for (key, DeadPack) in packs {
+        for (key, DeadPack { life }) in packs {
             let Key::DeadPack(pack) = key else { continue };
             if !self.context.sharing.try_forget(pack) {
                 // The next publication may refer to it again; otherwise it is deleted after that.
                 self.progress.note_undeleted();
+                continue;
+            }
+            // Only this task publishes and deletes snapshots.
+            if let Some(life) = life
+                && let Some(holder) = self.context.snapshots.holder(&life)
+            {
+                if self.delete_notes(pack, &mut notes, batch).await? {
+                    batch.delete(&key);
+                    batch.put(&Key::HeldPack(pack), &HeldPack { holder, life });
+                    batch.put(&Key::Holding(holder, pack), &Holding);
+                    *held_bytes += life.bytes;
+                } else {
+                    more = true;
+                }
                 continue;
             }
             if let Err(error) = self.context.packs.delete(pack).await {

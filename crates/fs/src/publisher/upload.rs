@@ -178,16 +178,12 @@ impl Publisher {
             };
             let frames: Vec<ByteRange> = match &rewritten {
                 Some(whole) => pack_plan::frames(all_of(whole)).collect(),
-                None => block
-                    .snapshot
-                    .ranges()
-                    .flat_map(pack_plan::frames)
-                    .collect(),
+                None => block.image.ranges().flat_map(pack_plan::frames).collect(),
             };
             contents.push(Content {
                 key: block.key,
                 node: block.node,
-                snapshot: block.snapshot,
+                image: block.image,
                 rewritten,
                 frames,
             });
@@ -325,6 +321,7 @@ impl Publisher {
             raw_bytes,
             live_bytes: raw_bytes,
             frames: bounded_u32(frames.len()),
+            born: Default::default(),
         };
         let put = PutPack {
             id: pack,

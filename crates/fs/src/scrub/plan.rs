@@ -217,6 +217,7 @@ mod tests {
             raw_bytes: 1,
             live_bytes: 1,
             frames: 1,
+            born: Default::default(),
         };
         for pack in 0..packs as usize {
             let check = checks.get(pack).map(|checked| ScrubRecord {

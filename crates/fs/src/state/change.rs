@@ -148,7 +148,7 @@ impl State {
     }
 
     /// Why the log did not take a record.
-    fn refusal(&self, error: &AppendError, parts: &[&[u8]]) -> Refusal {
+    pub(super) fn refusal(&self, error: &AppendError, parts: &[&[u8]]) -> Refusal {
         match error {
             AppendError::Full => Refusal::Full(parts.iter().map(|part| part.len() as u64).sum()),
             AppendError::Failed(failed) => Refusal::Error(self.log_failed(failed)),

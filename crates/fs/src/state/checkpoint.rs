@@ -1,18 +1,27 @@
-//! Checkpoints: the open one, which collects changes, and the closed one, which is published.
+//! Checkpoints: the open one, which collects changes, and closed ones, which are published in their order.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_cache::Snapshot;
+use forebay_cache::BlockImage;
+use forebay_meta::log_record::encode_snapshot;
 use forebay_meta::overlay::Generation;
-use forebay_types::{BlockIndex, CheckpointId, Lsn};
+use forebay_meta::record::SnapshotRecord;
+use forebay_types::{BlockIndex, CheckpointId, Lsn, SnapshotId};
+use forebay_vfs::{Error, Timestamp};
+use forebay_wal::RecordKind;
 use parking_lot::Mutex;
 use tokio::sync::OwnedRwLockReadGuard;
 use tokio::time::Instant;
 
 use super::State;
+use super::change::Refusal;
 use super::node::{Node, NodeState};
-use super::signals::Stopped;
+
+/// How many closed checkpoints wait for the publisher, at most, before no further snapshot is made. Each keeps the state
+/// of the objects that changed in it, and copies of what was overwritten since.
+const MAX_WAITING: usize = 64;
 
 /// The checkpoint that collects changes.
 pub(crate) struct OpenCheckpoint {
@@ -73,6 +82,8 @@ pub(crate) struct Closed {
     pub(crate) id: CheckpointId,
     /// The checkpoint holds exactly the changes that were recorded before this position.
     pub(crate) end: Lsn,
+    /// When it closed.
+    pub(crate) at: Timestamp,
     /// Every object that changed in it.
     pub(crate) nodes: Vec<Arc<Node>>,
     /// The names that changed in it.
@@ -80,6 +91,43 @@ pub(crate) struct Closed {
     pub(crate) next_inode: u64,
     /// Held shared by eager uploads whose blocks are not in the bucket yet.
     pub(crate) under_way: Arc<tokio::sync::RwLock<()>>,
+    /// The snapshot that ended it, if one did: its state is the snapshot's. Commit, position and counts of the record
+    /// are known when it is published.
+    pub(crate) snapshot: Option<(SnapshotId, SnapshotRecord)>,
+}
+
+/// The closed checkpoints that are not published yet.
+#[derive(Default)]
+pub(super) struct ClosedCheckpoints {
+    unpublished: Mutex<Unpublished>,
+    /// Memory of their nodes, with their publication.
+    bytes: AtomicU64,
+}
+
+#[derive(Default)]
+struct Unpublished {
+    /// Oldest first: the time of the first change in each, and the memory of its nodes.
+    accounts: VecDeque<(Instant, u64)>,
+    /// Those that the publisher has not taken, oldest first.
+    waiting: VecDeque<Closed>,
+}
+
+impl ClosedCheckpoints {
+    /// Memory of their nodes, with their publication.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn since(&self) -> Option<Instant> {
+        let unpublished = self.unpublished.lock();
+        unpublished.accounts.front().map(|(since, _)| *since)
+    }
+
+    fn oldest_is_published(&self) {
+        if let Some((_, bytes)) = self.unpublished.lock().accounts.pop_front() {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Blocks of the open checkpoint that are uploaded before it closes.
@@ -87,45 +135,110 @@ pub(crate) struct TakenOver {
     pub(crate) checkpoint: CheckpointId,
     /// While this is held, the checkpoint is not published.
     pub(crate) not_published: OwnedRwLockReadGuard<()>,
-    pub(crate) blocks: Vec<(Arc<Node>, Snapshot)>,
+    pub(crate) blocks: Vec<(Arc<Node>, BlockImage)>,
 }
 
 impl State {
-    /// Closes the open checkpoint; `None` if nothing changed in it.
-    pub(crate) fn close_checkpoint(&self) -> Option<Closed> {
+    /// The oldest closed checkpoint that the publisher has not taken; closes the open one if there is none. `None` if
+    /// nothing changed in that.
+    pub(crate) fn take_checkpoint(&self) -> Option<Closed> {
         let mut open = self.checkpoint_lock.write();
-        let changed = open.take();
-        let since = changed.since?;
-        // No task holds the lock shared: every recorded change is in memory, and none is half made.
-        let names = match self.catalog.overlay().close() {
-            Ok(names) => names,
-            Err(error) => {
-                self.signals.stop(Stopped::Failed(format!(
-                    "two checkpoints are closed at once: {error}"
-                )));
-                return None;
+        let mut unpublished = self.closed.unpublished.lock();
+        if let Some(waiting) = unpublished.waiting.pop_front() {
+            return Some(waiting);
+        }
+        open.since()?;
+        Some(self.close(&mut open, &mut unpublished))
+    }
+
+    /// Records a snapshot and closes the open checkpoint exactly there, as one step between two changes. Returns its
+    /// number and the position after its record. No other snapshot may have its name.
+    pub(crate) fn make_snapshot(
+        &self,
+        record: SnapshotRecord,
+    ) -> Result<(SnapshotId, Lsn), Refusal> {
+        let (id, end) = {
+            let mut open = self.checkpoint_lock.write();
+            let mut unpublished = self.closed.unpublished.lock();
+            if unpublished.waiting.len() >= MAX_WAITING {
+                return Err(Error::Delay.into());
             }
+            let id = self.snapshots.next();
+            let payload = encode_snapshot(id, &record);
+            let end = self
+                .journal()
+                .append(RecordKind::Snapshot, &[&payload])
+                .map_err(|error| self.refusal(&error, &[&payload]))?;
+            self.end_checkpoint(&mut open, &mut unpublished, id, record);
+            (id, end)
         };
+        self.signals.wake_publisher();
+        Ok((id, end))
+    }
+
+    /// Makes a snapshot that the log has again, at the position that the replay has reached.
+    pub(crate) fn snapshot_replayed(&self, id: SnapshotId, record: SnapshotRecord) {
+        let mut open = self.checkpoint_lock.write();
+        let mut unpublished = self.closed.unpublished.lock();
+        self.end_checkpoint(&mut open, &mut unpublished, id, record);
+    }
+
+    fn end_checkpoint(
+        &self,
+        open: &mut OpenCheckpoint,
+        unpublished: &mut Unpublished,
+        id: SnapshotId,
+        record: SnapshotRecord,
+    ) {
+        self.snapshots.add(id, record.clone());
+        let closed = self.close(open, unpublished);
+        unpublished.waiting.push_back(Closed {
+            snapshot: Some((id, record)),
+            ..closed
+        });
+    }
+
+    /// Number of closed checkpoints that the publisher has not taken.
+    pub(crate) fn waiting_checkpoints(&self) -> usize {
+        self.closed.unpublished.lock().waiting.len()
+    }
+
+    /// Whether no further snapshot is made before the publisher has taken a closed checkpoint.
+    pub(crate) fn has_too_many_waiting(&self) -> bool {
+        self.waiting_checkpoints() >= MAX_WAITING
+    }
+
+    /// Closes the open checkpoint. No task holds the lock shared: every recorded change is in memory, and none is half
+    /// made.
+    fn close(&self, open: &mut OpenCheckpoint, unpublished: &mut Unpublished) -> Closed {
+        let changed = open.take();
         let closed = Closed {
             id: open.id,
             end: self.position(),
+            at: self.now(),
             nodes: changed.nodes,
-            names,
+            names: self.catalog.overlay().close(),
             next_inode: self.numbers.next(),
             under_way: open.under_way.clone(),
+            snapshot: None,
         };
-        self.closed_bytes.store(changed.bytes, Ordering::Relaxed);
+        let since = changed.since.unwrap_or_else(Instant::now);
+        let is_first = unpublished.accounts.is_empty();
+        unpublished.accounts.push_back((since, changed.bytes));
+        self.closed
+            .bytes
+            .fetch_add(changed.bytes, Ordering::Relaxed);
         *open = OpenCheckpoint::new(closed.id.next());
-        *self.closed_since.lock() = Some(since);
-        drop(open);
-        self.memory.checkpoint_closed();
-        self.name_shares.checkpoint_closed();
-        Some(closed)
+        if is_first {
+            self.memory.checkpoint_closed();
+            self.name_shares.checkpoint_closed();
+        }
+        closed
     }
 
     /// The time of the oldest unpublished change.
     pub(crate) fn oldest_unpublished(&self) -> Option<Instant> {
-        let closed = *self.closed_since.lock();
+        let closed = self.closed.since();
         closed.or_else(|| self.checkpoint_lock.read().since())
     }
 
@@ -171,20 +284,20 @@ impl State {
                     blocks: Vec::new(),
                 });
             }
-            let (Some(taken), Some(snapshot)) = (&mut taken, state.blocks.snapshot(index, open.id))
+            let (Some(taken), Some(image)) = (&mut taken, state.blocks.image(index, open.id))
             else {
                 continue;
             };
             drop(open);
-            taken.blocks.push((node.clone(), snapshot));
+            taken.blocks.push((node.clone(), image));
         }
         taken
     }
 
-    /// Notes that the closed checkpoint is published; new objects get numbers from `next_inode` on, up to the lease.
+    /// Notes that the oldest closed checkpoint is published; new objects get numbers from `next_inode` on, up to the
+    /// lease.
     pub(crate) fn checkpoint_published(&self, next_inode: u64) {
         self.numbers.published(next_inode);
-        self.closed_bytes.store(0, Ordering::Relaxed);
-        *self.closed_since.lock() = None;
+        self.closed.oldest_is_published();
     }
 }

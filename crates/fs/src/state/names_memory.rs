@@ -1,8 +1,6 @@
 //! Memory of unpublished names and attributes, and the space of the log: a change waits for both before it is
 //! recorded.
 
-use std::sync::atomic::Ordering;
-
 use forebay_vfs::{ClientId, Error, Result, Trouble};
 use forebay_waits::{For, waiting};
 
@@ -62,12 +60,12 @@ impl State {
         self.unpublished_names_bytes() >= self.config.overlay_limit / 2
     }
 
-    /// Memory that unpublished names and attributes take: those of the open checkpoint, and those of the closed one. Each
+    /// Memory that unpublished names and attributes take: those of the open checkpoint, and those of closed ones. Each
     /// record counts together with the memory of its publication, so that a checkpoint that closes takes no more
     /// than it did before.
     pub(crate) fn unpublished_names_bytes(&self) -> u64 {
         let open = self.open_checkpoint().changed_bytes();
-        let nodes = open + self.closed_bytes.load(Ordering::Relaxed);
+        let nodes = open + self.closed.bytes();
         let overlay = self.catalog.overlay();
         let publishing = overlay.len() as u64 * PUBLISHING_BYTES
             + overlay.content_bytes() as u64 * PUBLISHING_COPIES;

@@ -1,7 +1,7 @@
 //! Nodes: the state of an inode in memory.
 //!
-//! Attributes and data of a file change together, so one lock guards both. The state that a checkpoint still needs
-//! for its publication is kept beside the newest state:
+//! Attributes and data of a file change together, so one lock guards both. The state that a closed checkpoint still needs
+//! for its publication is kept beside the newest state, one for each closed checkpoint in which the object changed:
 //!
 //! ```text
 //!              change in checkpoint N                    change in N+1, N closed
@@ -96,7 +96,8 @@ pub(crate) struct NodeState {
     /// Smallest size that a truncation gave the file in checkpoint `dirty`: the published block maps are valid below
     /// it only.
     floor: Option<u64>,
-    closed: Option<ClosedNode>,
+    /// Oldest first.
+    closed: Vec<ClosedNode>,
 }
 
 /// An object as it was when a checkpoint closed that is not published yet.
@@ -146,7 +147,7 @@ impl Node {
                 published_usage,
                 dirty: None,
                 floor: None,
-                closed: None,
+                closed: Vec::new(),
             }),
             compression: FileCompression::default(),
             seen_in: AtomicU64::new(0),
@@ -227,20 +228,22 @@ impl Node {
     /// Whether nothing of it is unpublished, so that the metadata can restore it.
     pub(super) fn is_forgettable(&self) -> bool {
         match self.state.try_lock() {
-            Some(state) => state.dirty.is_none() && state.closed.is_none(),
+            Some(state) => state.dirty.is_none() && state.closed.is_empty(),
             None => false,
         }
     }
 }
 
 impl NodeState {
-    /// To be called before every change, with the open checkpoint. Keeps aside the state that a closed one needs.
+    /// To be called before every change, with the open checkpoint. Keeps aside the state that a closed one still needs.
     /// Returns whether this is the first change in `open`.
     pub(crate) fn begin_change(&mut self, open: CheckpointId) -> bool {
         match self.dirty {
             Some(dirty) if dirty == open => return false,
             Some(older) => {
-                self.closed = Some(ClosedNode {
+                // Mostly there is one.
+                self.closed.reserve_exact(1);
+                self.closed.push(ClosedNode {
                     checkpoint: older,
                     record: self.record.clone(),
                     removed: self.removed,
@@ -277,10 +280,17 @@ impl NodeState {
         if !self.published {
             return 0;
         }
-        let closed = self.closed.as_ref().and_then(|closed| closed.floor);
-        self.floor
-            .unwrap_or(u64::MAX)
-            .min(closed.unwrap_or(u64::MAX))
+        self.floor_since(None)
+    }
+
+    /// The smallest size that a truncation gave the file after this checkpoint, or in any unpublished one if `None`.
+    fn floor_since(&self, checkpoint: Option<CheckpointId>) -> u64 {
+        let closed = self.closed.iter().filter_map(|closed| {
+            let is_later = Some(closed.checkpoint) > checkpoint;
+            closed.floor.filter(|_| is_later)
+        });
+        let newest = self.floor.filter(|_| self.dirty > checkpoint);
+        closed.chain(newest).min().unwrap_or(u64::MAX)
     }
 
     /// Whether bytes that are not in memory may be in the bucket.
@@ -294,19 +304,17 @@ impl NodeState {
         let (checkpoint, map) = self.early.newest(block)?;
         let mut map = map.clone();
         // In its own checkpoint the map was truncated already.
-        if self.dirty > Some(checkpoint)
-            && let Some(floor) = self.floor
-        {
-            map.truncate(floor.saturating_sub(block.start()));
-        }
+        let floor = self.floor_since(Some(checkpoint));
+        map.truncate(floor.saturating_sub(block.start()));
         Some(map)
     }
 
     /// The object as it was at the end of a closed checkpoint in which it changed.
     pub(crate) fn as_of(&self, checkpoint: CheckpointId) -> ClosedNode {
-        match &self.closed {
-            Some(closed) if closed.checkpoint == checkpoint => closed.clone(),
-            _ => ClosedNode {
+        let mut closed = self.closed.iter();
+        match closed.find(|closed| closed.checkpoint == checkpoint) {
+            Some(closed) => closed.clone(),
+            None => ClosedNode {
                 checkpoint,
                 record: self.record.clone(),
                 removed: self.removed,
@@ -384,12 +392,12 @@ impl NodeState {
         truncated: TruncatedBlocks,
         usage: Option<PublishedUsage>,
     ) {
-        if self
-            .closed
-            .as_ref()
-            .is_some_and(|closed| closed.checkpoint == checkpoint)
-        {
-            self.closed = None;
+        self.closed.retain(|closed| closed.checkpoint > checkpoint);
+        self.closed.shrink_to_fit();
+        for later in &mut self.closed {
+            later.published = true;
+            later.record.used = used;
+            later.record.truncated = truncated.clone();
         }
         if self.dirty == Some(checkpoint) {
             self.dirty = None;
@@ -408,6 +416,14 @@ impl NodeState {
             let most = used.saturating_add(since);
             self.space = self.space.max(used).min(most).min(self.record.size);
             self.settle(None);
+        }
+    }
+
+    /// Notes that the published maps of blocks that are not valid were collected; those of `left` remain.
+    pub(crate) fn truncated_collected(&mut self, left: &TruncatedBlocks) {
+        let closed = self.closed.iter_mut().map(|closed| &mut closed.record);
+        for record in closed.chain([&mut self.record]) {
+            record.truncated = left.clone();
         }
     }
 

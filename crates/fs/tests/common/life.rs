@@ -290,7 +290,7 @@ pub async fn write(volume: &Volume, inode: Inode, offset: u64, data: &[u8], stab
 }
 
 pub async fn read(
-    volume: &Volume,
+    volume: &impl FileSystem,
     inode: Inode,
     offset: u64,
     len: usize,

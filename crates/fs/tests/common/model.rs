@@ -327,6 +327,46 @@ impl Model {
     }
 }
 
+impl Model {
+    /// Number of objects.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Compares a file system that is read only, such as a snapshot, with the model.
+    pub async fn check_read_only(&self, files: &impl FileSystem) {
+        for (inode, object) in &self.objects {
+            let inode = Inode(*inode);
+            let attributes = files.getattr(inode).await;
+            let attributes = attributes.unwrap_or_else(|error| panic!("{inode}: {error}"));
+            match object {
+                Object::File(content) => {
+                    assert_eq!(attributes.kind, FileKind::Regular);
+                    assert_eq!(attributes.size, content.len() as u64, "size of {inode}");
+                    assert_eq!(attributes.nlink as usize, self.links(inode.0));
+                    let read = super::read(files, inode, 0, content.len() + 1).await;
+                    assert_bytes(&read.unwrap(), content);
+                }
+                Object::Directory(names) => {
+                    assert_eq!(attributes.kind, FileKind::Directory);
+                    let listed = files.readdir(&ROOT, inode, 0, 100, false).await.unwrap();
+                    assert!(listed.end);
+                    let listed = listed.entries.iter().skip(2);
+                    let listed: BTreeMap<Vec<u8>, u64> = listed
+                        .map(|entry| (entry.name.to_vec(), entry.inode.0))
+                        .collect();
+                    let expected = names.iter().map(|(name, inode)| (name.to_vec(), *inode));
+                    assert_eq!(listed, expected.collect(), "names in {inode}");
+                    for (name, child) in names {
+                        let found = files.lookup(&ROOT, inode, name).await.unwrap();
+                        assert_eq!(found.inode.0, *child);
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Operations drawn with proptest.
 pub mod draw {
     use proptest::prelude::*;

@@ -107,13 +107,13 @@ fn rename(catalog: &Catalog, from: &'static str, to: &'static str) {
 
 /// Publishes the overlay's changes, in all three steps. The stores of these tests answer at once.
 fn publish(catalog: &Catalog) {
-    let closed = catalog.overlay().close().unwrap();
+    let closed = catalog.overlay().close();
     let batch = closed.to_batch();
     let mut commit = catalog.store().commit(&batch);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let committed = commit.as_mut().poll(&mut context);
     assert_eq!(committed, std::task::Poll::Ready(Ok(())));
-    catalog.overlay().discard_closed();
+    catalog.overlay().discard_oldest();
 }
 
 async fn keys(catalog: &Catalog) -> Vec<String> {
@@ -219,9 +219,9 @@ async fn readers_beside_a_busy_publisher_see_numbers_only_grow() {
         batch.put_encoded("n".into(), format!("{n:020}").into());
         catalog.apply(&batch);
         if n.is_multiple_of(3) {
-            let closed = catalog.overlay().close().unwrap();
+            let closed = catalog.overlay().close();
             catalog.store().commit(&closed.to_batch()).await.unwrap();
-            catalog.overlay().discard_closed();
+            catalog.overlay().discard_oldest();
             tokio::task::yield_now().await;
         }
     }
@@ -271,9 +271,9 @@ proptest! {
                     let _ = catalog.overlay().close();
                 }
                 Step::Commit => {
-                    if let Some(closed) = catalog.overlay().closed() {
+                    if let Some(closed) = catalog.overlay().oldest_closed() {
                         runtime.block_on(catalog.store().commit(&closed.to_batch())).unwrap();
-                        catalog.overlay().discard_closed();
+                        catalog.overlay().discard_oldest();
                     }
                 }
                 Step::Scan(start, end, limit) => {
@@ -332,6 +332,7 @@ async fn typed_reads_find_their_records() {
         raw_bytes: 10,
         live_bytes: 10,
         frames: 1,
+        born: Default::default(),
     };
     batch.put(&Key::Pack(PackId(1)), &account);
     catalog.apply(&batch);

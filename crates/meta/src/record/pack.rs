@@ -1,18 +1,21 @@
 //! Accounts of packs, and records of files and packs to clean up.
 
 use bytes::Bytes;
-use forebay_types::BlockIndex;
+use forebay_types::{BlockIndex, CommitNumber};
 
-use super::{Record, ValueReader};
+use super::{PackLife, Record, ValueReader};
 use crate::error::Corrupt;
 use crate::key::tag;
 
 const VERSION: u8 = 1;
+/// With the commit of its birth, and for a dead pack that of its death.
+const VERSION_COUNTED: u8 = 2;
 
 /// Account of a pack: how much of it is still in use.
 ///
 /// ```text
-/// version: 1 (1)   bytes: 8   raw bytes: 8   live bytes: 8   frames: 4
+/// version: 1         bytes: 8   raw bytes: 8   live bytes: 8   frames: 4
+/// born: 8                                                        if the version is 2
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackRecord {
@@ -25,6 +28,8 @@ pub struct PackRecord {
     pub live_bytes: u64,
     /// Number of its frames.
     pub frames: u32,
+    /// The commit that opened this account; 0 if that was before commits were counted.
+    pub born: CommitNumber,
 }
 
 impl PackRecord {
@@ -38,23 +43,35 @@ impl Record for PackRecord {
     const TAG: u8 = tag::PACK;
 
     fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(29);
-        out.push(VERSION);
+        let is_counted = self.born > CommitNumber::default();
+        let mut out = Vec::with_capacity(37);
+        out.push(if is_counted { VERSION_COUNTED } else { VERSION });
         out.extend(self.bytes.to_le_bytes());
         out.extend(self.raw_bytes.to_le_bytes());
         out.extend(self.live_bytes.to_le_bytes());
         out.extend(self.frames.to_le_bytes());
+        if is_counted {
+            out.extend(self.born.0.to_le_bytes());
+        }
         out.into()
     }
 
     fn read(ValueReader(fields): &mut ValueReader<'_>) -> Result<Self, Corrupt> {
-        fields.version(VERSION)?;
-        Ok(PackRecord {
+        let version = fields.version_of(&[VERSION, VERSION_COUNTED])?;
+        let mut record = PackRecord {
             bytes: fields.u64()?,
             raw_bytes: fields.u64()?,
             live_bytes: fields.u64()?,
             frames: fields.u32()?,
-        })
+            born: CommitNumber::default(),
+        };
+        if version == VERSION_COUNTED {
+            record.born = CommitNumber(fields.u64()?);
+            if record.born == CommitNumber::default() {
+                return Err(fields.corrupt("has a birth before commits were counted"));
+            }
+        }
+        Ok(record)
     }
 }
 
@@ -91,23 +108,36 @@ impl Record for Garbage {
     }
 }
 
-/// A pack without live bytes, whose object is to be deleted from the bucket.
+/// A pack without live bytes, whose object is to be deleted from the bucket, unless a snapshot refers to it.
 ///
 /// ```text
-/// version: 1 (1)
+/// version: 1
+/// born: 8   died: 8   bytes: 8      if the version is 2
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeadPack;
+pub struct DeadPack {
+    /// Its life; `None` if it died before commits were counted, so that no snapshot refers to it.
+    pub life: Option<PackLife>,
+}
 
 impl Record for DeadPack {
     const TAG: u8 = tag::DEAD_PACK;
 
     fn encode(&self) -> Bytes {
-        Bytes::from_static(&[VERSION])
+        let Some(life) = &self.life else {
+            return Bytes::from_static(&[VERSION]);
+        };
+        let mut out = vec![VERSION_COUNTED];
+        life.put(&mut out);
+        out.into()
     }
 
-    fn read(ValueReader(fields): &mut ValueReader<'_>) -> Result<Self, Corrupt> {
-        fields.version(VERSION)?;
-        Ok(DeadPack)
+    fn read(fields: &mut ValueReader<'_>) -> Result<Self, Corrupt> {
+        let version = fields.0.version_of(&[VERSION, VERSION_COUNTED])?;
+        let life = match version {
+            VERSION => None,
+            _ => Some(PackLife::take(fields)?),
+        };
+        Ok(DeadPack { life })
     }
 }

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, Lsn, PackId};
+use forebay_types::{
+    BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, CommitNumber, Epoch, Inode, Lsn, PackId,
+    SnapshotId,
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -71,6 +74,43 @@ fn any_content() -> impl Strategy<Value = Content> {
 
 proptest! {
     #[test]
+    fn snapshots_come_back(
+        numbers in any::<(u64, u64, u64, u64)>(),
+        made in any_time(),
+        name in ".{0,40}",
+        made_by in ".{0,40}",
+        is_being_deleted in any::<bool>(),
+    ) {
+        let (commit, lsn, used_bytes, used_inodes) = numbers;
+        round_trip(&SnapshotRecord {
+            is_being_deleted,
+            commit: CommitNumber(commit),
+            lsn: Lsn(lsn),
+            used_bytes,
+            used_inodes,
+            made,
+            name,
+            made_by,
+        })?;
+    }
+
+    #[test]
+    fn a_dead_pack_is_held_by_the_newest_snapshot_between_its_birth_and_its_death(
+        born in 0..12u64,
+        age in 0..12u64,
+        commits in proptest::collection::btree_set(1..24u64, 0..8),
+    ) {
+        let life = PackLife {
+            born: CommitNumber(born),
+            died: CommitNumber(born + age),
+            bytes: 1,
+        };
+        let snapshots = commits.iter().map(|commit| (SnapshotId(*commit), CommitNumber(*commit)));
+        let expected = (born..born + age).rev().find(|commit| commits.contains(commit));
+        prop_assert_eq!(holder(&life, snapshots), expected.map(SnapshotId));
+    }
+
+    #[test]
     fn inodes_come_back(
         content in any_content(),
         numbers in any::<(u32, u32, u32, u32, u64, u64)>(),
@@ -112,12 +152,21 @@ proptest! {
             used_bytes: b ^ c,
             used_inodes: a ^ d,
             charged_bytes,
+            history: match charged_bytes {
+                Some(_) => History { commit: CommitNumber(a), last_snapshot: b, held_bytes: c },
+                None => History::default(),
+            },
         })?;
         round_trip(&NameRecord { inode: Inode(a), cookie: b, kind })?;
         round_trip(&CookieRecord { inode: Inode(a), kind, name })?;
-        round_trip(&PackRecord { bytes: a, raw_bytes: b, live_bytes: c, frames })?;
+        round_trip(&PackRecord { bytes: a, raw_bytes: b, live_bytes: c, frames, born: CommitNumber(d) })?;
         round_trip(&Garbage { size: a, first_block: BlockIndex(b) })?;
-        round_trip(&DeadPack)?;
+        let life = PackLife { born: CommitNumber(a), died: CommitNumber(b), bytes: c };
+        round_trip(&HeldPack { holder: SnapshotId(d), life })?;
+        round_trip(&Holding)?;
+        for life in [None, Some(life)] {
+            round_trip(&DeadPack { life })?;
+        }
         for recount in [Recount::Done, Recount::Joining, Recount::Leaving] {
             round_trip(&QuotaRecord { limit_bytes: a, limit_files: b, recount })?;
         }
@@ -497,6 +546,7 @@ fn the_bytes_of_version_one_do_not_change() {
         used_bytes: 6,
         used_inodes: 7,
         charged_bytes: None,
+        history: History::default(),
     };
     let numbers = |numbers: &[u64]| -> String {
         let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
@@ -519,6 +569,68 @@ fn the_bytes_of_version_one_do_not_change() {
     assert_eq!(
         hex(leased.encode()),
         format!("03{fields}{}", numbers(&[8, 9]))
+    );
+    // Only a volume that has or had snapshots is counted.
+    let counted = VolumeState {
+        history: History {
+            commit: CommitNumber(10),
+            last_snapshot: 11,
+            held_bytes: 12,
+        },
+        ..leased
+    };
+    assert_eq!(
+        hex(counted.encode()),
+        format!("04{fields}{}", numbers(&[8, 9, 10, 11, 12]))
+    );
+    let pack = PackRecord {
+        bytes: 1,
+        raw_bytes: 2,
+        live_bytes: 3,
+        frames: 4,
+        born: CommitNumber(0),
+    };
+    let account = numbers(&[1, 2, 3]) + "04000000";
+    assert_eq!(hex(pack.encode()), format!("01{account}"));
+    let born = PackRecord {
+        born: CommitNumber(5),
+        ..pack
+    };
+    assert_eq!(hex(born.encode()), format!("02{account}{}", numbers(&[5])));
+    let life = PackLife {
+        born: CommitNumber(5),
+        died: CommitNumber(6),
+        bytes: 7,
+    };
+    assert_eq!(hex(DeadPack { life: None }.encode()), "01");
+    let dead = DeadPack { life: Some(life) };
+    assert_eq!(hex(dead.encode()), format!("02{}", numbers(&[5, 6, 7])));
+    let held = HeldPack {
+        holder: SnapshotId(4),
+        life,
+    };
+    assert_eq!(hex(held.encode()), format!("01{}", numbers(&[4, 5, 6, 7])));
+    assert_eq!(hex(Holding.encode()), "01");
+    let snapshot = SnapshotRecord {
+        is_being_deleted: true,
+        commit: CommitNumber(1),
+        lsn: Lsn(2),
+        used_bytes: 3,
+        used_inodes: 4,
+        made: Timestamp {
+            seconds: 5,
+            nanos: 6,
+        },
+        name: "ab".to_owned(),
+        made_by: "c".to_owned(),
+    };
+    assert_eq!(
+        hex(snapshot.encode()),
+        format!(
+            "0101{}06000000020000006162{}63",
+            numbers(&[1, 2, 3, 4, 5]),
+            "01000000"
+        )
     );
     let quota = QuotaRecord {
         limit_bytes: 0x0102,

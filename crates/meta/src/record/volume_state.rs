@@ -1,7 +1,7 @@
 //! State of the whole volume.
 
 use bytes::Bytes;
-use forebay_types::{Epoch, Lsn};
+use forebay_types::{CommitNumber, Epoch, Lsn};
 
 use super::{Record, ValueReader};
 use crate::error::Corrupt;
@@ -13,14 +13,35 @@ const VERSION: u8 = 1;
 const VERSION_CHARGED: u8 = 2;
 /// With both.
 const VERSION_LEASED: u8 = 3;
+/// With both, and the history.
+const VERSION_COUNTED: u8 = 4;
+
+/// The counts of a volume that has or had snapshots; all zero before its first one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// The last commit. Each one that changes accounts of packs, or publishes a checkpoint, adds 1.
+    pub commit: CommitNumber,
+    /// The number of the last snapshot that was made; 0 if there was none.
+    pub last_snapshot: u64,
+    /// Bytes of dead packs in the bucket that snapshots hold.
+    pub held_bytes: u64,
+}
+
+impl History {
+    /// Whether the volume counts its commits.
+    pub fn is_counted(&self) -> bool {
+        *self != History::default()
+    }
+}
 
 /// State of the whole volume, written with every checkpoint that is published.
 ///
 /// ```text
 /// version: 1         published LSN: 8    epoch: 8         gateway: 16
 /// next inode: 8      next pack: 8        used bytes: 8    used inodes: 8
-/// charged bytes: 8                       if the version is 2 or 3
-/// inode lease: 8                         if the version is 3
+/// charged bytes: 8                                                      if the version is 2, 3 or 4
+/// inode lease: 8                                                        if the version is 3 or 4
+/// last commit: 8     last snapshot: 8    bytes held by snapshots: 8     if the version is 4
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeState {
@@ -44,18 +65,22 @@ pub struct VolumeState {
     /// The sum of [`InodeRecord::charged_bytes`](super::InodeRecord::charged_bytes) over all objects; `None` if a
     /// version of Forebay wrote this that did not count it.
     pub charged_bytes: Option<u64>,
+    /// The counts of snapshots. They are written only together with the lease.
+    pub history: History,
 }
 
 impl Record for VolumeState {
     const TAG: u8 = tag::VOLUME;
 
     fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(81);
+        let mut out = Vec::with_capacity(105);
         let lease = self.inode_lease.filter(|_| self.charged_bytes.is_some());
-        out.push(match (self.charged_bytes, lease) {
-            (None, _) => VERSION,
-            (Some(_), None) => VERSION_CHARGED,
-            (Some(_), Some(_)) => VERSION_LEASED,
+        let history = Some(self.history).filter(|history| lease.is_some() && history.is_counted());
+        out.push(match (self.charged_bytes, lease, history) {
+            (None, ..) => VERSION,
+            (Some(_), None, _) => VERSION_CHARGED,
+            (Some(_), Some(_), None) => VERSION_LEASED,
+            (Some(_), Some(_), Some(_)) => VERSION_COUNTED,
         });
         out.extend(self.published.0.to_le_bytes());
         out.extend(self.epoch.0.to_le_bytes());
@@ -67,11 +92,17 @@ impl Record for VolumeState {
         for number in self.charged_bytes.into_iter().chain(lease) {
             out.extend(number.to_le_bytes());
         }
+        if let Some(history) = history {
+            out.extend(history.commit.0.to_le_bytes());
+            out.extend(history.last_snapshot.to_le_bytes());
+            out.extend(history.held_bytes.to_le_bytes());
+        }
         out.into()
     }
 
     fn read(ValueReader(fields): &mut ValueReader<'_>) -> Result<Self, Corrupt> {
-        let version = fields.version_of(&[VERSION, VERSION_CHARGED, VERSION_LEASED])?;
+        let version =
+            fields.version_of(&[VERSION, VERSION_CHARGED, VERSION_LEASED, VERSION_COUNTED])?;
         let mut state = VolumeState {
             published: Lsn(fields.u64()?),
             epoch: Epoch(fields.u64()?),
@@ -82,12 +113,23 @@ impl Record for VolumeState {
             used_inodes: fields.u64()?,
             charged_bytes: None,
             inode_lease: None,
+            history: History::default(),
         };
         if version >= VERSION_CHARGED {
             state.charged_bytes = Some(fields.u64()?);
         }
         if version >= VERSION_LEASED {
             state.inode_lease = Some(fields.u64()?);
+        }
+        if version >= VERSION_COUNTED {
+            state.history = History {
+                commit: CommitNumber(fields.u64()?),
+                last_snapshot: fields.u64()?,
+                held_bytes: fields.u64()?,
+            };
+            if !state.history.is_counted() {
+                return Err(fields.corrupt("has a history without commits"));
+            }
         }
         Ok(state)
     }

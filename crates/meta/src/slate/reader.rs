@@ -63,6 +63,22 @@ impl SlateReader {
         })
     }
 
+    /// Opens the state that `mode` names, through a store whose objects are [verified](super::verified).
+    pub(super) async fn open_at(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        mode: DbReaderMode,
+        timeout: Duration,
+    ) -> Result<SlateReader, StoreError> {
+        let store = Arc::new(StillStore::new(store));
+        let reader = build(store, path, mode, timeout).await?;
+        Ok(SlateReader {
+            reader,
+            timeout,
+            pin: None,
+        })
+    }
+
     /// The same, or `None` if there is no store: nothing was written yet, or all manifests were deleted.
     pub async fn find(
         store: Arc<dyn ObjectStore>,

@@ -44,6 +44,7 @@ macro_rules! conformance_tests {
             a_second_open_fences_the_first,
             a_repeated_commit_changes_nothing,
             a_closed_store_refuses,
+            kept_states_stay_until_they_are_released,
             random_changes_match_a_model,
         );
     };
@@ -76,6 +77,54 @@ fn range(start: &str, end: &str) -> KeyRange {
         start: Bytes::copy_from_slice(start.as_bytes()),
         end: Bytes::copy_from_slice(end.as_bytes()),
     }
+}
+
+pub(crate) async fn kept_states_stay_until_they_are_released(bucket: &dyn Bucket) {
+    let store = bucket.open().await;
+    store
+        .commit(&batch(&[("a", Some("1")), ("b", Some("1"))]))
+        .await
+        .unwrap();
+    store.keep("one").await.unwrap();
+    store
+        .commit(&batch(&[("a", Some("2")), ("b", None)]))
+        .await
+        .unwrap();
+    store.keep("two").await.unwrap();
+    store
+        .commit(&batch(&[("a", None), ("c", Some("3"))]))
+        .await
+        .unwrap();
+    store.close().await.unwrap();
+
+    let store = bucket.open().await;
+    let names: Vec<String> = store.kept().await.unwrap().into_iter().collect();
+    assert_eq!(names, ["one", "two"]);
+    let one = store.open_kept("one").await.unwrap().unwrap();
+    let two = store.open_kept("two").await.unwrap().unwrap();
+    assert_eq!(everything(&one).await.len(), 2);
+    assert_eq!(value(&one, "a").await.as_deref(), Some("1"));
+    assert_eq!(value(&two, "a").await.as_deref(), Some("2"));
+    assert_eq!(
+        (value(&two, "b").await, value(&two, "c").await),
+        (None, None)
+    );
+    assert_eq!(value(&store, "c").await.as_deref(), Some("3"));
+    assert!(
+        one.commit(&batch(&[("a", Some("4"))])).await.is_err()
+            || value(&store, "a").await.is_none()
+    );
+    store.release("one").await.unwrap();
+    store.release("one").await.unwrap();
+    assert!(store.open_kept("one").await.unwrap().is_none());
+    assert_eq!(value(&two, "a").await.as_deref(), Some("2"));
+    let names: Vec<String> = store.kept().await.unwrap().into_iter().collect();
+    assert_eq!(names, ["two"]);
+    // A store that was fenced keeps nothing.
+    let newer = bucket.open().await;
+    newer.commit(&batch(&[("d", Some("5"))])).await.unwrap();
+    assert_eq!(store.keep("three").await, Err(StoreError::Fenced));
+    assert!(!newer.kept().await.unwrap().contains("three"));
 }
 
 pub(crate) async fn a_new_store_is_empty(bucket: &dyn Bucket) {

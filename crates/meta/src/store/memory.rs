@@ -1,6 +1,6 @@
 //! A metadata store in memory, for tests and for volumes that do not need a bucket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,6 +19,8 @@ pub struct MemoryBucket(Arc<Mutex<Contents>>);
 #[derive(Debug, Default)]
 struct Contents {
     entries: BTreeMap<Bytes, Bytes>,
+    /// Earlier states that are kept, by their names.
+    kept: BTreeMap<String, BTreeMap<Bytes, Bytes>>,
     /// Number of stores opened so far; the newest one may write.
     epoch: u64,
 }
@@ -46,6 +48,15 @@ impl MemoryStore {
     /// An empty store with a bucket of its own.
     pub fn new() -> MemoryStore {
         MemoryStore::open(&MemoryBucket::default())
+    }
+
+    /// A store with these entries and a bucket of its own.
+    pub fn of(entries: BTreeMap<Bytes, Bytes>) -> MemoryStore {
+        let contents = Contents {
+            entries,
+            ..Contents::default()
+        };
+        MemoryStore::open(&MemoryBucket(Arc::new(Mutex::new(contents))))
     }
 
     fn check_open(&self) -> Result<(), StoreError> {
@@ -102,6 +113,39 @@ impl MetaStore for MemoryStore {
 
     async fn prove(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    async fn keep(&self, name: &str) -> Result<(), StoreError> {
+        self.check_open()?;
+        let mut contents = self.bucket.0.lock();
+        if contents.epoch != self.epoch {
+            return Err(StoreError::Fenced);
+        }
+        let entries = contents.entries.clone();
+        contents.kept.entry(name.to_owned()).or_insert(entries);
+        Ok(())
+    }
+
+    async fn release(&self, name: &str) -> Result<(), StoreError> {
+        self.check_open()?;
+        let mut contents = self.bucket.0.lock();
+        if contents.epoch != self.epoch {
+            return Err(StoreError::Fenced);
+        }
+        contents.kept.remove(name);
+        Ok(())
+    }
+
+    async fn kept(&self) -> Result<BTreeSet<String>, StoreError> {
+        self.check_open()?;
+        Ok(self.bucket.0.lock().kept.keys().cloned().collect())
+    }
+
+    async fn open_kept(&self, name: &str) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
+        self.check_open()?;
+        let contents = self.bucket.0.lock();
+        let kept = contents.kept.get(name).cloned();
+        Ok(kept.map(|entries| Arc::new(MemoryStore::of(entries)) as Arc<dyn MetaStore>))
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -19,8 +19,8 @@
 //! known. A cancelled commit may still take effect later; its caller makes it again before any other
 //! ([`MetaStore::commit`]), and until that returns, [the overlay](crate::catalog) has its changes, and is read first.
 
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
 use std::mem;
 use std::sync::Arc;
@@ -256,6 +256,22 @@ impl MetaStore for NamesInMemory {
 
     async fn prove(&self) -> Result<(), StoreError> {
         self.store.prove().await
+    }
+
+    async fn keep(&self, name: &str) -> Result<(), StoreError> {
+        self.store.keep(name).await
+    }
+
+    async fn release(&self, name: &str) -> Result<(), StoreError> {
+        self.store.release(name).await
+    }
+
+    async fn kept(&self) -> Result<BTreeSet<String>, StoreError> {
+        self.store.kept().await
+    }
+
+    async fn open_kept(&self, name: &str) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
+        self.store.open_kept(name).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

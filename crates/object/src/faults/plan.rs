@@ -95,6 +95,8 @@ pub struct Faults {
     /// Before packs are deleted.
     pub pack_deletes: Gate,
     down: AtomicBool,
+    /// Number of requests that are served before the store goes down by itself.
+    served_before: Mutex<Option<u64>>,
     deletes_refused: AtomicBool,
     plan: Mutex<Plan>,
     in_flight: AtomicUsize,
@@ -165,6 +167,16 @@ impl Faults {
         self.down.store(down, Ordering::SeqCst);
     }
 
+    /// Serves this many further requests, and then fails each one, as if there were no server.
+    pub fn set_down_after(&self, requests: u64) {
+        *self.served_before.lock() = Some(requests);
+    }
+
+    /// Whether requests fail as if there were no server.
+    pub fn has_gone_down(&self) -> bool {
+        self.down.load(Ordering::SeqCst)
+    }
+
     /// Makes deletes fail for lack of permission, or ends that.
     pub fn set_deletes_refused(&self, refused: bool) {
         self.deletes_refused.store(refused, Ordering::SeqCst);
@@ -172,6 +184,7 @@ impl Faults {
 
     /// Ends all faults; the counts of injected ones stay.
     pub fn heal(&self) {
+        *self.served_before.lock() = None;
         self.set_down(false);
         self.set_deletes_refused(false);
         let mut plan = self.plan.lock();
@@ -209,6 +222,11 @@ impl Faults {
     }
 
     pub(super) fn is_down(&self) -> bool {
+        match &mut *self.served_before.lock() {
+            Some(0) => self.set_down(true),
+            Some(left) => *left -= 1,
+            None => {}
+        }
         let down = self.down.load(Ordering::SeqCst);
         if down {
             self.refused.fetch_add(1, Ordering::SeqCst);

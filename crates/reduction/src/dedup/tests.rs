@@ -38,6 +38,7 @@ const RECORD: PackRecord = PackRecord {
     raw_bytes: 4096,
     live_bytes: 4096,
     frames: 1,
+    born: forebay_types::CommitNumber(0),
 };
 
 #[test]

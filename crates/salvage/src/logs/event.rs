@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use forebay_meta::log_record::{DataHeader, decode_truncate};
+use forebay_meta::log_record::{DataHeader, decode_snapshot, decode_truncate};
 use forebay_meta::record::{Content, InodeRecord, NameRecord, QuotaRecord, Timestamp};
 use forebay_meta::{Batch, Entry, Key, Record as _};
-use forebay_types::{Epoch, Inode, Lsn};
+use forebay_types::{Epoch, Inode, Lsn, SnapshotId};
 use forebay_wal::{GapReason, LogReader, Piece, Record, RecordKind};
 
 /// One record, or a place where records are missing.
@@ -48,6 +48,13 @@ pub enum What<'a> {
     Names(Vec<NameEvent>),
     /// The record of a checkpoint.
     Mark,
+    /// A snapshot of the volume was made.
+    Snapshot {
+        /// Its number.
+        id: SnapshotId,
+        /// Its name.
+        name: String,
+    },
     /// The record is intact, but this program does not know its content.
     Unknown(String),
     /// The record is sealed, and there is no key.
@@ -165,6 +172,13 @@ fn what<'a>(record: &Record<'a>) -> What<'a> {
             Err(error) => What::Unknown(error.to_string()),
         },
         RecordKind::Checkpoint => What::Mark,
+        RecordKind::Snapshot => match decode_snapshot(record.payload) {
+            Some((id, record)) => What::Snapshot {
+                id,
+                name: record.name,
+            },
+            None => unknown("a snapshot's record that cannot be read"),
+        },
     }
 }
 

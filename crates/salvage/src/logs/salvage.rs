@@ -357,7 +357,7 @@ impl Salvager<'_> {
                         .extend(changes.map(|event| NameChange { lsn, event }));
                 }
                 // A log with sealed records is not salvaged.
-                What::Mark | What::Locked { .. } => {}
+                What::Mark | What::Snapshot { .. } | What::Locked { .. } => {}
                 What::Unknown(why) => found.not_understood.push((lsn, why)),
                 What::Gap(why) => found.gaps.push(Gap {
                     from: lsn,

@@ -41,6 +41,8 @@ pub struct SegmentSummary {
     pub metadata: Counts,
     /// Its truncations.
     pub truncate: Counts,
+    /// Its snapshots.
+    pub snapshot: Counts,
 }
 
 /// Records of one kind.
@@ -85,6 +87,7 @@ impl SegmentSummary {
             RecordKind::Data => &mut self.data,
             RecordKind::Metadata => &mut self.metadata,
             RecordKind::Truncate => &mut self.truncate,
+            RecordKind::Snapshot => &mut self.snapshot,
             // This version does not write any.
             RecordKind::Checkpoint => &mut Counts::default(),
         };
@@ -107,6 +110,7 @@ pub(super) fn of(log: &KeptLog) -> Summary {
             data: Counts::default(),
             metadata: Counts::default(),
             truncate: Counts::default(),
+            snapshot: Counts::default(),
         })
         .collect();
     let first = log.segments.first().map(|segment| segment.header.base);

@@ -5,13 +5,13 @@ use crate::bitmap::RangeBitmap;
 use crate::piece::Pieces;
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId};
 
-/// The dirty ranges of one block in one checkpoint, and their bytes at the time of the snapshot (or, if writers of a
+/// The dirty ranges of one block in one checkpoint, and their bytes at the time of the image (or, if writers of a
 /// newer checkpoint came first, at the close of the checkpoint).
 ///
 /// Shares memory with the block and costs no copy: later writers copy the pieces that they change. Its pieces count
 /// as allocated until it is dropped. Reading it needs no lock.
 #[derive(Debug)]
-pub struct Snapshot {
+pub struct BlockImage {
     pub(crate) block: BlockIndex,
     pub(crate) checkpoint: CheckpointId,
     pub(crate) version: BlockVersion,
@@ -19,7 +19,7 @@ pub struct Snapshot {
     pub(crate) pieces: Pieces,
 }
 
-impl Snapshot {
+impl BlockImage {
     /// The index of the block in its file.
     pub fn block(&self) -> BlockIndex {
         self.block
@@ -30,8 +30,8 @@ impl Snapshot {
         self.checkpoint
     }
 
-    /// The version of the block in this snapshot: as long as [`FileBlocks::version`] returns the same for this block
-    /// and checkpoint, an upload of this snapshot is complete.
+    /// The version of the block in this image: as long as [`FileBlocks::version`] returns the same for this block
+    /// and checkpoint, an upload of this image is complete.
     ///
     /// [`FileBlocks::version`]: crate::FileBlocks::version
     pub fn version(&self) -> BlockVersion {
@@ -50,7 +50,7 @@ impl Snapshot {
 
     /// The bytes of `range` (offsets within the block) in order, in one slice for each piece of 64 KiB that it
     /// touches. Returns exactly `range` if it lies in one of [`ranges`](Self::ranges); bytes that are not in the
-    /// snapshot are left out.
+    /// image are left out.
     pub fn slices(&self, range: ByteRange) -> impl Iterator<Item = &[u8]> + '_ {
         let known = self.ranges.set_ranges(range);
         known.flat_map(|range| self.pieces.slices(range))

@@ -1,0 +1,197 @@
+//! Snapshots: lists what they hold, and deletes them.
+//!
+//! A snapshot is [made](crate::files::snapshots) as a record in the log that ends a checkpoint, and is
+//! [published](crate::publisher) with that. Its deletion goes in steps between two checkpoints:
+//!
+//! ```text
+//!   its record says that it is being deleted  -> its name is free, it holds no pack that dies from now on
+//!   its state is no longer kept               -> tables that only it needs are deleted in the background
+//!   each pack that it holds                   -> is held by the next older snapshot that refers to it, or is dead
+//!   its record is deleted
+//! ```
+//!
+//! A crash between two steps loses nothing: the record says that the deletion has begun, and each step may be repeated.
+
+mod delete;
+mod sizes;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use forebay_meta::record::{SnapshotRecord, Timestamp};
+use forebay_meta::{Catalog, MetaStore, StoreError};
+use forebay_types::{CommitNumber, Lsn, SnapshotId};
+use forebay_vfs::Error;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::publisher::{Progress, kept_name};
+use crate::state::{BadSnapshotName, MAX_SNAPSHOTS, Signals, SnapshotList};
+
+/// The rooms that snapshots use.
+pub(crate) struct Context {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) list: Arc<SnapshotList>,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) signals: Arc<Signals>,
+}
+
+/// A snapshot of the volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// Its number.
+    pub id: SnapshotId,
+    /// Its name.
+    pub name: String,
+    /// When it was made, in UTC.
+    pub made: Timestamp,
+    /// The person or schedule that asked for it.
+    pub made_by: String,
+    /// Whether the bucket has it. If not, the log has it, and it is published with the changes before it.
+    pub is_published: bool,
+    /// Its counts; `None` before it is published.
+    pub counts: Option<SnapshotCounts>,
+}
+
+/// The counts of a published snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotCounts {
+    /// It has the changes before this position of the log.
+    pub lsn: Lsn,
+    /// The commit that published it.
+    pub commit: CommitNumber,
+    /// Bytes of its files.
+    pub used_bytes: u64,
+    /// Number of its objects.
+    pub used_inodes: u64,
+    /// The dead packs that it holds; `None` if the metadata cannot be read now.
+    pub holds: Option<Holds>,
+}
+
+/// How much of the bucket a snapshot holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holds {
+    /// Bytes that its deletion gives back: of packs to which neither live files nor other snapshots refer.
+    pub unique_bytes: u64,
+    /// Bytes of packs to which it refers and live files do not, those of other snapshots among them.
+    pub all_bytes: u64,
+}
+
+/// Why an operator's request for a snapshot fails. Each message says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// The name cannot be one.
+    #[error("{0}; use up to 128 bytes such as 2026-11-27T09:00Z or before-upgrade")]
+    Name(#[from] BadSnapshotName),
+    /// There is a snapshot with that name.
+    #[error("there is a snapshot {0:?} already; choose another name, or delete it first")]
+    Exists(String),
+    /// There is no snapshot with that name.
+    #[error("there is no snapshot {0:?}; `forebay snapshot list` lists all")]
+    NotFound(String),
+    /// The volume has as many snapshots as it may have.
+    #[error("the volume has {MAX_SNAPSHOTS} snapshots, and may not have more; delete some first")]
+    Full,
+    /// Too many snapshots wait for the bucket.
+    #[error(
+        "too many snapshots wait to be published: the bucket does not keep up; see `forebay status`, and try again later"
+    )]
+    TooMany,
+    /// It is not in the bucket yet.
+    #[error(
+        "snapshot {0:?} is not in the bucket yet; try again when `forebay snapshot list` shows that it is"
+    )]
+    NotPublished(String),
+    /// Its state is gone from the bucket.
+    #[error(
+        "the state of snapshot {0:?} is gone from the bucket: something else has deleted it; delete the snapshot"
+    )]
+    Gone(String),
+    /// The metadata cannot be read.
+    #[error("the metadata in the bucket cannot be read: {0}; see `forebay status`")]
+    Store(String),
+    /// The volume could not do it.
+    #[error("the volume cannot do it now: {0}; see `forebay status` and the gateway's messages")]
+    Volume(#[from] Error),
+}
+
+impl From<StoreError> for SnapshotError {
+    fn from(error: StoreError) -> SnapshotError {
+        SnapshotError::Store(error.to_string())
+    }
+}
+
+/// The snapshots of one volume.
+pub(crate) struct Snapshots {
+    context: Context,
+    /// Snapshots whose deletion is ordered, and has not begun.
+    ordered: Mutex<BTreeSet<SnapshotId>>,
+    /// The snapshot that is being deleted, and whose state is not kept any more.
+    released: Mutex<Option<SnapshotId>>,
+    /// Counts the steps of deletions.
+    steps: watch::Sender<u64>,
+}
+
+impl Snapshots {
+    pub(crate) fn new(context: Context) -> Snapshots {
+        Snapshots {
+            context,
+            ordered: Mutex::default(),
+            released: Mutex::default(),
+            steps: watch::Sender::new(0),
+        }
+    }
+
+    /// The metadata of the snapshot with this name.
+    pub(crate) async fn open(&self, name: &str) -> Result<Arc<dyn MetaStore>, SnapshotError> {
+        let found = self.context.list.named(name);
+        let (id, listed) = found.ok_or_else(|| SnapshotError::NotFound(name.to_owned()))?;
+        if !listed.is_published {
+            return Err(SnapshotError::NotPublished(name.to_owned()));
+        }
+        let store = self.context.catalog.store();
+        let opened = store.open_kept(&kept_name(id)).await?;
+        opened.ok_or_else(|| SnapshotError::Gone(name.to_owned()))
+    }
+
+    /// A snapshot that was just made.
+    pub(crate) fn made(id: SnapshotId, record: SnapshotRecord) -> SnapshotInfo {
+        SnapshotInfo {
+            id,
+            name: record.name,
+            made: record.made,
+            made_by: record.made_by,
+            is_published: false,
+            counts: None,
+        }
+    }
+
+    /// Deletes the snapshot with this name. Returns when the bucket has a state in which its deletion has begun, which
+    /// goes on in the background: its name is free, and nothing can be read from it.
+    pub(crate) async fn delete(&self, name: &str) -> Result<(), SnapshotError> {
+        let found = self.context.list.named(name);
+        let (id, listed) = found.ok_or_else(|| SnapshotError::NotFound(name.to_owned()))?;
+        if !listed.is_published {
+            return Err(SnapshotError::NotPublished(name.to_owned()));
+        }
+        let mut steps = self.steps.subscribe();
+        let mut stopped = self.context.signals.watch_stopped();
+        self.ordered.lock().insert(id);
+        self.context.signals.wake_publisher();
+        loop {
+            steps.mark_unchanged();
+            let named = self.context.list.named(name);
+            if named.is_none_or(|(other, _)| other != id) {
+                return Ok(());
+            }
+            tokio::select! {
+                biased;
+                _ = steps.changed() => {}
+                _ = stopped.wait_for(Option::is_some) => return Err(Error::Delay.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

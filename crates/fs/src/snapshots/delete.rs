@@ -1,0 +1,138 @@
+//! The steps of a deletion.
+
+use async_trait::async_trait;
+use forebay_meta::record::{DeadPack, HeldPack, Holding, SnapshotRecord};
+use forebay_meta::{Batch, Key, KeyRange};
+use forebay_types::{PackId, SnapshotId};
+
+use super::Snapshots;
+use crate::publisher::{AccountUpdates, BetweenCheckpoints, Committer, Halted, kept_name};
+use crate::state::Listed;
+
+/// How many held packs one step passes on.
+const PACKS: usize = 512;
+
+impl Snapshots {
+    /// The next snapshot to delete: one whose deletion has begun, or the first that is ordered.
+    fn next(&self) -> Option<(SnapshotId, Listed)> {
+        let ordered = self.ordered.lock().first().copied();
+        let all = self.context.list.all();
+        let begun = all.iter().find(|(_, one)| one.record.is_being_deleted);
+        let next = begun.or_else(|| all.iter().find(|(id, _)| Some(*id) == ordered));
+        next.cloned()
+    }
+
+    /// Notes in the bucket that the deletion has begun.
+    async fn begin(
+        &self,
+        committer: &Committer,
+        id: SnapshotId,
+        record: SnapshotRecord,
+    ) -> Result<(), Halted> {
+        let record = SnapshotRecord {
+            is_being_deleted: true,
+            ..record
+        };
+        let mut batch = Batch::new();
+        batch.put(&Key::Snapshot(id), &record);
+        self.commit(committer, batch, 0).await?;
+        self.context.list.set_published(id, record);
+        self.ordered.lock().remove(&id);
+        Ok(())
+    }
+
+    /// Passes some of its packs on, or ends the deletion if there are none.
+    async fn pass_on(&self, committer: &Committer, id: SnapshotId) -> Result<(), Halted> {
+        let catalog = &self.context.catalog;
+        let range = KeyRange::holdings(id);
+        let packs = committer
+            .insist(|| catalog.records::<Holding>(&range, PACKS))
+            .await?;
+        let mut batch = Batch::new();
+        let mut freed = 0;
+        for (key, Holding) in &packs {
+            let Key::Holding(_, pack) = key else { continue };
+            batch.delete(key);
+            freed += self.pass_pack(committer, *pack, &mut batch).await?;
+        }
+        let is_last = packs.len() < PACKS;
+        if is_last {
+            batch.delete(&Key::Snapshot(id));
+        }
+        self.commit(committer, batch, freed).await?;
+        if freed > 0 {
+            self.context.progress.tidy();
+        }
+        if is_last {
+            *self.released.lock() = None;
+            self.context.list.remove(id);
+        }
+        Ok(())
+    }
+
+    /// Passes a held pack on to the next snapshot that refers to it. If there is none, the pack is dead: returns its
+    /// bytes then, else 0.
+    async fn pass_pack(
+        &self,
+        committer: &Committer,
+        pack: PackId,
+        batch: &mut Batch,
+    ) -> Result<u64, Halted> {
+        let catalog = &self.context.catalog;
+        let key = Key::HeldPack(pack);
+        let held = committer
+            .insist(|| catalog.record::<HeldPack>(&key))
+            .await?;
+        let Some(HeldPack { life, .. }) = held else {
+            tracing::warn!(
+                "pack {pack} is marked as held by a snapshot, and has no record of that"
+            );
+            return Ok(0);
+        };
+        if let Some(holder) = self.context.list.holder(&life) {
+            batch.put(&key, &HeldPack { holder, life });
+            batch.put(&Key::Holding(holder, pack), &Holding);
+            return Ok(0);
+        }
+        batch.delete(&key);
+        batch.put(&Key::DeadPack(pack), &DeadPack { life: Some(life) });
+        Ok(life.bytes)
+    }
+
+    /// Commits a batch after which snapshots hold `freed` bytes less.
+    async fn commit(&self, committer: &Committer, batch: Batch, freed: u64) -> Result<(), Halted> {
+        let mut state = self.context.progress.state();
+        let held = &mut state.history.held_bytes;
+        *held = held.saturating_sub(freed);
+        let updates = AccountUpdates::default();
+        committer.commit(batch, updates, state, None).await
+    }
+}
+
+#[async_trait]
+impl BetweenCheckpoints for Snapshots {
+    fn has_work(&self) -> bool {
+        self.next().is_some()
+    }
+
+    async fn step(&self, committer: &Committer) -> Result<(), Halted> {
+        let Some((id, Listed { record, .. })) = self.next() else {
+            self.ordered.lock().clear();
+            return Ok(());
+        };
+        let is_released = *self.released.lock() == Some(id);
+        if !record.is_being_deleted {
+            self.begin(committer, id, record).await?;
+        } else if !is_released {
+            let (store, name) = (self.context.catalog.store(), kept_name(id));
+            committer.insist(|| store.release(&name)).await?;
+            *self.released.lock() = Some(id);
+        } else {
+            self.pass_on(committer, id).await?;
+        }
+        self.steps.send_modify(|steps| *steps += 1);
+        Ok(())
+    }
+
+    fn over(&self) {}
+}
