@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_meta::record::{
-    BlockMap, CookieRecord, Garbage, InodeRecord, Kind, NameRecord, PackFrames, PackRecord,
-    QuotaRecord, Referrer, ScrubRecord, Truncated, UsageRecord, VolumeState,
+    BlockMap, CookieRecord, Garbage, HeldPack, Holding, InodeRecord, Kind, NameRecord, PackFrames,
+    PackRecord, QuotaRecord, Referrer, ScrubRecord, SnapshotRecord, Truncated, UsageRecord,
+    VolumeState, holder,
 };
 use forebay_meta::{Key, Record};
 use forebay_pack::{object_name, parse_object_name};
-use forebay_types::BlockKey;
+use forebay_types::{BlockKey, PackId, SnapshotId};
 
 use crate::bucket::BucketImage;
 
@@ -25,6 +26,10 @@ struct Entries {
     /// Files with truncated blocks that are still to be collected.
     truncated: BTreeSet<u64>,
     dead_packs: BTreeSet<u64>,
+    snapshots: BTreeMap<u64, SnapshotRecord>,
+    held: BTreeMap<u64, HeldPack>,
+    /// Holders and the packs that they hold.
+    holdings: BTreeSet<(u64, u64)>,
     scrubs: BTreeSet<u64>,
     /// Packs with notes on their frames.
     noted: BTreeSet<u64>,
@@ -44,7 +49,58 @@ pub(crate) fn published(bucket: &BucketImage) -> Result<u64, String> {
 pub(crate) fn audit(bucket: &BucketImage) -> Result<(), String> {
     let entries = read(bucket).map_err(|error| format!("metadata: {error}"))?;
     names(&entries)?;
-    blocks(&entries, bucket)
+    blocks(&entries, bucket)?;
+    held(&entries, bucket)
+}
+
+/// Checks that each held pack is there, has the holder that it should have, and is counted.
+fn held(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
+    let mut bytes = 0;
+    for (pack, record) in &entries.held {
+        let kept = entries
+            .snapshots
+            .iter()
+            .filter(|(id, snapshot)| !snapshot.is_being_deleted || **id == record.holder.0);
+        let kept = kept.map(|(id, snapshot)| (SnapshotId(*id), snapshot.commit));
+        if holder(&record.life, kept) != Some(record.holder) {
+            return Err(format!(
+                "pack {pack:016x} is held by snapshot {}, which is not the newest that refers to it",
+                record.holder
+            ));
+        }
+        if !entries.holdings.contains(&(record.holder.0, *pack)) {
+            return Err(format!(
+                "pack {pack:016x} is not marked as held by snapshot {}",
+                record.holder
+            ));
+        }
+        let length = bucket
+            .objects
+            .get(&object_name(PackId(*pack)))
+            .map(|object| object.len() as u64);
+        if length != Some(record.life.bytes) {
+            return Err(format!(
+                "held pack {pack:016x} has {length:?} bytes, and should have {}",
+                record.life.bytes
+            ));
+        }
+        if entries.packs.contains_key(pack) || entries.dead_packs.contains(pack) {
+            return Err(format!(
+                "pack {pack:016x} is held and is not dead, or is to be deleted"
+            ));
+        }
+        bytes += record.life.bytes;
+    }
+    if entries.holdings.len() != entries.held.len() {
+        return Err("packs are marked as held that are not".into());
+    }
+    let counted = entries.volume.map_or(0, |volume| volume.history.held_bytes);
+    if counted != bytes {
+        return Err(format!(
+            "the volume counts {counted} held bytes, and has {bytes}"
+        ));
+    }
+    Ok(())
 }
 
 fn read(bucket: &BucketImage) -> Result<Entries, forebay_meta::Corrupt> {
@@ -81,6 +137,17 @@ fn read(bucket: &BucketImage) -> Result<Entries, forebay_meta::Corrupt> {
             Key::Truncated(inode) => {
                 Truncated::decode(key, value)?;
                 entries.truncated.insert(inode.0);
+            }
+            Key::Snapshot(id) => {
+                let record = SnapshotRecord::decode(key, value)?;
+                entries.snapshots.insert(id.0, record);
+            }
+            Key::HeldPack(pack) => {
+                entries.held.insert(pack.0, HeldPack::decode(key, value)?);
+            }
+            Key::Holding(holder, pack) => {
+                Holding::decode(key, value)?;
+                entries.holdings.insert((holder.0, pack.0));
             }
             Key::DeadPack(pack) => {
                 entries.dead_packs.insert(pack.0);
@@ -315,7 +382,7 @@ fn usages(entries: &Entries) -> Result<(), String> {
 pub(crate) fn unknown_packs(bucket: &BucketImage) -> u64 {
     let known = |name: &str| {
         parse_object_name(name).is_none_or(|pack| {
-            [Key::Pack(pack), Key::DeadPack(pack)]
+            [Key::Pack(pack), Key::DeadPack(pack), Key::HeldPack(pack)]
                 .iter()
                 .any(|key| bucket.metadata.entries.contains_key(&key.encode()))
         })
@@ -336,6 +403,9 @@ pub(crate) fn leftovers(
         ));
     }
     let entries = read(bucket).map_err(|error| format!("metadata: {error}"))?;
+    if !entries.snapshots.is_empty() || !entries.held.is_empty() {
+        return Err("a deleted snapshot still holds packs".into());
+    }
     if !entries.dead_packs.is_empty() || !entries.garbage.is_empty() {
         return Err("dead packs or removed files are never collected".into());
     }

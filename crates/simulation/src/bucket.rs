@@ -30,6 +30,10 @@ impl BucketImage {
 #[derive(Clone, Default)]
 pub(crate) struct Metadata {
     pub(crate) entries: BTreeMap<Bytes, Bytes>,
+    /// Earlier states that are kept, by their names.
+    pub(crate) kept: BTreeMap<String, BTreeMap<Bytes, Bytes>>,
+    /// What the last opener but one reads: as in SlateDB, which keeps its manifest, the state when it was fenced.
+    pub(crate) former: Option<Arc<BTreeMap<Bytes, Bytes>>>,
     /// Number of openings for writing; only the last opener may write.
     pub(crate) epoch: u64,
 }

@@ -1,5 +1,6 @@
 //! The states of the file system by log position, each at the position where it begins.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::model::State;
@@ -11,6 +12,8 @@ pub(crate) struct History {
     states: Vec<(u64, Arc<State>)>,
     /// Inodes of deleted objects.
     pub(crate) gone: Vec<u64>,
+    /// Snapshots whose deletion was ordered: they may exist or not.
+    pub(crate) deleting: BTreeSet<String>,
 }
 
 impl History {
@@ -18,6 +21,7 @@ impl History {
         History {
             states: vec![(0, Arc::new(formatted))],
             gone: Vec::new(),
+            deleting: BTreeSet::new(),
         }
     }
 

@@ -31,6 +31,12 @@ impl Case<'_> {
     pub(crate) fn judge(&self, reply: &Reply) -> Result<(), String> {
         match reply {
             Reply::Failed(Error::Delay | Error::Io) | Reply::Stopped(_) if self.troubled => Ok(()),
+            // An earlier call has deleted it: what the model cannot know.
+            Reply::Failed(Error::NotFound)
+                if matches!(self.operation, Operation::DeleteSnapshot { .. }) =>
+            {
+                Ok(())
+            }
             Reply::Failed(error) => self.judge_failure(*error),
             Reply::Stopped(why) => Err(format!("the volume stopped without a reason: {why}")),
             _ => {
@@ -176,7 +182,9 @@ impl Case<'_> {
                 }
             }
             (Operation::Commit { .. }, Reply::Committed(..))
-            | (Operation::Flush, Reply::Flushed(_)) => Ok(()),
+            | (Operation::Flush, Reply::Flushed(_))
+            | (Operation::Snapshot { .. }, Reply::Kept)
+            | (Operation::DeleteSnapshot { .. }, Reply::Deleted(_)) => Ok(()),
             _ => Err("a reply to something else".into()),
         }
     }

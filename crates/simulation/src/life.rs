@@ -418,6 +418,25 @@ pub(crate) async fn collect(world: &World, machine: usize, volume: &Volume) -> R
     Ok(())
 }
 
+/// Deletes all snapshots of a volume that is published, waits until their space is given back, and returns how many
+/// there were.
+pub(crate) async fn delete_snapshots(
+    world: &World,
+    machine: usize,
+    volume: &Volume,
+) -> Result<u64, String> {
+    let listed = by_hand(world, machine, volume.snapshots()).await?;
+    let listed = listed.map_err(|error| format!("the list of snapshots: {error}"))?;
+    for one in &listed {
+        let deleted = by_hand(world, machine, volume.delete_snapshot(&one.name)).await?;
+        deleted.map_err(|error| format!("deleting snapshot {}: {error}", one.name))?;
+    }
+    if !listed.is_empty() {
+        collect(world, machine, volume).await?;
+    }
+    Ok(listed.len() as u64)
+}
+
 /// Runs `work` on a machine whose log this thread drives.
 async fn by_hand<T>(
     world: &World,

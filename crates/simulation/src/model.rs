@@ -23,6 +23,8 @@ pub const ROOT: u64 = 1;
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     objects: BTreeMap<u64, Arc<Object>>,
+    /// The snapshots that were made, by name, each with its own state; also those that were deleted since.
+    snapshots: BTreeMap<String, Arc<State>>,
 }
 
 impl State {
@@ -39,6 +41,7 @@ impl State {
         );
         State {
             objects: BTreeMap::from([(ROOT, Arc::new(root))]),
+            snapshots: BTreeMap::new(),
         }
     }
 
@@ -50,6 +53,11 @@ impl State {
     /// The object with this inode, shared with every state in which it is the same.
     pub fn shared(&self, inode: u64) -> Option<&Arc<Object>> {
         self.objects.get(&inode)
+    }
+
+    /// The snapshots that were made before, by name; also those that were deleted since.
+    pub(crate) fn snapshots(&self) -> &BTreeMap<String, Arc<State>> {
+        &self.snapshots
     }
 
     /// All objects by inode.

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use forebay_fs::{FlushError, Stopped, Volume};
+use forebay_fs::{FlushError, SnapshotError, Stopped, Volume};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{
     Attributes, Change, CreateMode, Created, Credentials, Device, Error, FileKind, FileSystem,
@@ -84,6 +84,14 @@ pub enum Operation {
     },
     /// Publish everything so far.
     Flush,
+    /// Make a snapshot.
+    Snapshot {
+        name: String,
+    },
+    /// Delete a snapshot.
+    DeleteSnapshot {
+        name: String,
+    },
 }
 
 /// The reply to an operation.
@@ -100,6 +108,10 @@ pub enum Reply {
     Listed(Listing),
     Found(Attributes),
     Flushed(Lsn),
+    /// A snapshot was made.
+    Kept,
+    /// The deletion of a snapshot has begun, or cannot begin yet.
+    Deleted(bool),
     Failed(Error),
     Stopped(Stopped),
 }
@@ -112,6 +124,16 @@ pub(crate) static ROOT: Credentials = Credentials::ROOT;
 
 fn reply<T>(result: Result<T, Error>, map: impl FnOnce(T) -> Reply) -> Reply {
     result.map_or_else(Reply::Failed, map)
+}
+
+fn refused(error: SnapshotError) -> Reply {
+    match error {
+        SnapshotError::Volume(error) => Reply::Failed(error),
+        SnapshotError::Exists(_) => Reply::Failed(Error::Exists),
+        SnapshotError::NotFound(_) => Reply::Failed(Error::NotFound),
+        SnapshotError::TooMany | SnapshotError::Store(_) => Reply::Failed(Error::Delay),
+        other => Reply::Stopped(Stopped::Failed(other.to_string())),
+    }
 }
 
 impl Operation {
@@ -231,6 +253,15 @@ impl Operation {
                 // Only gateways delete objects here.
                 Err(gone) => Reply::Stopped(Stopped::Failed(gone.to_string())),
             },
+            Operation::Snapshot { name } => match volume.make_snapshot(name, "simulation").await {
+                Ok(_) => Reply::Kept,
+                Err(error) => refused(error),
+            },
+            Operation::DeleteSnapshot { name } => match volume.delete_snapshot(name).await {
+                Ok(()) => Reply::Deleted(true),
+                Err(SnapshotError::NotPublished(_)) => Reply::Deleted(false),
+                Err(error) => refused(error),
+            },
         }
     }
 
@@ -242,6 +273,7 @@ impl Operation {
             | Operation::Read { .. }
             | Operation::List { .. }
             | Operation::Lookup { .. }
+            | Operation::DeleteSnapshot { .. }
             | Operation::Flush => false,
             _ => true,
         }

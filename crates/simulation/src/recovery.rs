@@ -105,6 +105,9 @@ pub(crate) async fn open_and_compare(
     compare(&volume, state)
         .await
         .map_err(|why| format!("recovered to {end}: {why}"))?;
+    compare_snapshots(&volume, state, history)
+        .await
+        .map_err(|why| format!("recovered to {end}: {why}"))?;
     let verifier = verifier(&volume, state).await?;
     Ok(Recovered {
         volume,
@@ -126,8 +129,42 @@ pub(crate) async fn verifier(volume: &Volume, state: &State) -> Result<Option<[u
     }
 }
 
+/// Compares the snapshots of a volume with those that the model has in this state.
+pub(crate) async fn compare_snapshots(
+    volume: &Volume,
+    state: &State,
+    history: &History,
+) -> Result<(), String> {
+    let listed = volume
+        .snapshots()
+        .await
+        .map_err(|error| format!("the list of snapshots: {error}"))?;
+    for name in state.snapshots().keys() {
+        let is_there = listed.iter().any(|one| one.name == *name);
+        if !is_there && !history.deleting.contains(name) {
+            return Err(format!("snapshot {name} is lost"));
+        }
+    }
+    for one in listed {
+        let name = &one.name;
+        let kept = state.snapshots().get(name);
+        let kept = kept.ok_or_else(|| format!("snapshot {name} is of a lost state"))?;
+        if !one.is_published {
+            continue;
+        }
+        let view = volume
+            .open_snapshot(name)
+            .await
+            .map_err(|error| format!("snapshot {name}: {error}"))?;
+        compare(&view, kept)
+            .await
+            .map_err(|why| format!("snapshot {name}: {why}"))?;
+    }
+    Ok(())
+}
+
 /// Walks the whole tree and compares it with the model.
-pub(crate) async fn compare(volume: &Volume, state: &State) -> Result<(), String> {
+pub(crate) async fn compare(volume: &impl FileSystem, state: &State) -> Result<(), String> {
     let root = volume
         .getattr(Inode(ROOT))
         .await
@@ -219,7 +256,7 @@ fn compare_attributes(
 }
 
 async fn compare_bytes(
-    volume: &Volume,
+    volume: &impl FileSystem,
     path: &str,
     inode: u64,
     state: &State,

@@ -50,6 +50,8 @@ pub struct Totals {
     pub collected_packs: u64,
     /// Recoveries after which everything dead had to be deleted in the end.
     pub collections: u64,
+    /// Snapshots that were read and deleted after recoveries.
+    pub snapshots: u64,
     /// Most packs that a crash between upload and publication left in one bucket.
     pub most_unknown_packs: u64,
 }
@@ -106,6 +108,7 @@ impl AddAssign for Totals {
         self.shared_bytes += other.shared_bytes;
         self.collected_packs += other.collected_packs;
         self.collections += other.collections;
+        self.snapshots += other.snapshots;
         self.most_unknown_packs = self.most_unknown_packs.max(other.most_unknown_packs);
     }
 }
@@ -136,6 +139,7 @@ impl fmt::Display for Totals {
             ("bytes found, not uploaded", self.shared_bytes),
             ("everything collected", self.collections),
             ("  packs that were", self.collected_packs),
+            ("  snapshots deleted", self.snapshots),
         ] {
             writeln!(f, "{what:<26}{count:>10}")?;
         }

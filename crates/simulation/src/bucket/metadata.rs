@@ -1,12 +1,13 @@
 //! The metadata as the product accesses them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_fs::Metadata;
-use forebay_meta::{Batch, Entry, KeyRange, MetaStore, Sealing, StoreError};
+use forebay_meta::{Batch, Entry, KeyRange, MemoryStore, MetaStore, Sealing, StoreError};
 use forebay_object::Store;
 
 use super::{Fate, NO_ANSWER};
@@ -29,6 +30,7 @@ impl Metadata for MetaBucket {
                 return Err(StoreError::Transient(NO_ANSWER.into()));
             }
             let metadata = bucket.metadata();
+            metadata.former = Some(Arc::new(metadata.entries.clone()));
             metadata.epoch += 1;
             Ok(metadata.epoch)
         })?;
@@ -64,6 +66,18 @@ struct Opened {
 }
 
 impl Opened {
+    /// Reads the entries: for a writer that was fenced, those of that moment.
+    fn entries<T>(&self, read: impl FnOnce(&BTreeMap<Bytes, Bytes>) -> T) -> T {
+        self.world.bucket(|bucket| {
+            let metadata = &bucket.image.metadata;
+            let is_fenced = self.epoch.is_some_and(|epoch| epoch != metadata.epoch);
+            match metadata.former.as_deref().filter(|_| is_fenced) {
+                Some(former) => read(former),
+                None => read(&metadata.entries),
+            }
+        })
+    }
+
     fn check(&self) -> Result<(), StoreError> {
         if self.closed.load(Ordering::Acquire) {
             return Err(StoreError::Fatal("it is closed".into()));
@@ -75,39 +89,12 @@ impl Opened {
     }
 }
 
-#[async_trait]
-impl MetaStore for Opened {
-    async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        self.world.travel().await;
-        self.check()?;
-        Ok(self
-            .world
-            .bucket(|bucket| bucket.image.metadata.entries.get(key).cloned()))
-    }
-
-    async fn scan(
+impl Opened {
+    /// Changes the metadata as one step.
+    async fn change(
         &self,
-        range: &KeyRange,
-        limit: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        self.world.travel().await;
-        self.check()?;
-        if range.is_empty() {
-            return Ok(Vec::new());
-        }
-        Ok(self.world.bucket(|bucket| {
-            let entries = &bucket.image.metadata.entries;
-            let found = entries
-                .range(range.start.clone()..)
-                .take_while(|(key, _)| range.contains(key))
-                .take(limit);
-            found
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect()
-        }))
-    }
-
-    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        change: impl FnOnce(&mut super::Metadata) + Send,
+    ) -> Result<(), StoreError> {
         self.world.travel().await;
         self.world.step(Step::CommitMetadata);
         if self.closed.load(Ordering::Acquire) {
@@ -121,13 +108,7 @@ impl MetaStore for Opened {
             if Some(bucket.image.metadata.epoch) != self.epoch {
                 return Err(StoreError::Fenced);
             }
-            let entries = &mut bucket.metadata().entries;
-            for (key, entry) in batch.changes() {
-                match entry {
-                    Entry::Value(value) => entries.insert(key.clone(), value.clone()),
-                    Entry::Deleted => entries.remove(key),
-                };
-            }
+            change(bucket.metadata());
             Ok(fate)
         })?;
         self.world.step(Step::CommittedMetadata);
@@ -137,9 +118,82 @@ impl MetaStore for Opened {
             Fate::Fails | Fate::Ghost => Err(StoreError::Transient(NO_ANSWER.into())),
         }
     }
+}
+
+#[async_trait]
+impl MetaStore for Opened {
+    async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        self.world.travel().await;
+        self.check()?;
+        Ok(self.entries(|entries| entries.get(key).cloned()))
+    }
+
+    async fn scan(
+        &self,
+        range: &KeyRange,
+        limit: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        self.world.travel().await;
+        self.check()?;
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(self.entries(|entries| {
+            let found = entries
+                .range(range.start.clone()..)
+                .take_while(|(key, _)| range.contains(key))
+                .take(limit);
+            found
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect()
+        }))
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.change(|metadata| {
+            for (key, entry) in batch.changes() {
+                match entry {
+                    Entry::Value(value) => metadata.entries.insert(key.clone(), value.clone()),
+                    Entry::Deleted => metadata.entries.remove(key),
+                };
+            }
+        })
+        .await
+    }
 
     async fn prove(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    async fn keep(&self, name: &str) -> Result<(), StoreError> {
+        self.change(|metadata| {
+            let entries = metadata.entries.clone();
+            metadata.kept.entry(name.to_owned()).or_insert(entries);
+        })
+        .await
+    }
+
+    async fn release(&self, name: &str) -> Result<(), StoreError> {
+        self.change(|metadata| drop(metadata.kept.remove(name)))
+            .await
+    }
+
+    async fn kept(&self) -> Result<BTreeSet<String>, StoreError> {
+        self.world.travel().await;
+        self.check()?;
+        let names =
+            |bucket: &mut super::Bucket| bucket.image.metadata.kept.keys().cloned().collect();
+        Ok(self.world.bucket(names))
+    }
+
+    async fn open_kept(&self, name: &str) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
+        self.world.travel().await;
+        self.check()?;
+        let kept = |bucket: &mut super::Bucket| bucket.image.metadata.kept.get(name).cloned();
+        Ok(self.world.bucket(kept).map(|entries| {
+            let kept = MemoryStore::of(entries);
+            Arc::new(kept) as Arc<dyn MetaStore>
+        }))
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -69,6 +69,9 @@ impl Gateway<'_> {
                 return Ok(());
             }
         }
+        if let Operation::DeleteSnapshot { name } = &operation {
+            self.history.deleting.insert(name.clone());
+        }
         let call = operation.call(&self.volume);
         self.totals.operations += 1;
         self.calls.running.push(Running {

@@ -76,6 +76,20 @@ impl State {
                 }
             }
             Operation::Flush => Ok(None),
+            Operation::Snapshot { name } => {
+                let mut state = self.clone();
+                let kept = State {
+                    snapshots: Default::default(),
+                    ..self.clone()
+                };
+                match state.snapshots.insert(name.clone(), Arc::new(kept)) {
+                    None => Ok(Some(state)),
+                    Some(_) => refuse(Error::Exists),
+                }
+            }
+            // Another call may have deleted it.
+            Operation::DeleteSnapshot { name } if self.snapshots.contains_key(name) => Ok(None),
+            Operation::DeleteSnapshot { .. } => refuse(Error::NotFound),
         }
     }
 

@@ -31,10 +31,12 @@ pub enum What {
     List,
     Lookup,
     Flush,
+    Snapshot,
+    DeleteSnapshot,
 }
 
 /// Weight of each kind.
-const MIX: [(What, u64); 20] = [
+const MIX: [(What, u64); 22] = [
     (What::CreateUnchecked, 6),
     (What::CreateGuarded, 4),
     (What::CreateExclusive, 4),
@@ -55,6 +57,8 @@ const MIX: [(What, u64); 20] = [
     (What::Read, 6),
     (What::List, 2),
     (What::Lookup, 2),
+    (What::Snapshot, 3),
+    (What::DeleteSnapshot, 1),
 ];
 
 /// Names that clients use.
@@ -250,6 +254,16 @@ impl Draft {
                 name: taken(directory, second),
             },
             What::Flush => Operation::Flush,
+            What::Snapshot => Operation::Snapshot {
+                name: format!("s{serial}"),
+            },
+            What::DeleteSnapshot => {
+                let snapshots = state.snapshots();
+                let pick = first as usize % snapshots.len().max(1);
+                Operation::DeleteSnapshot {
+                    name: snapshots.keys().nth(pick).cloned().unwrap_or_default(),
+                }
+            }
         }
     }
 }

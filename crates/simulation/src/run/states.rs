@@ -9,10 +9,10 @@ use crate::audit;
 use crate::bucket::BucketImage;
 use crate::history::History;
 use crate::ledger::{Ledger, Unstable};
-use crate::life::{Recorder, Stop, alone, collect, publish};
+use crate::life::{Recorder, Stop, alone, collect, delete_snapshots, publish};
 use crate::plan::{Crash, Journal, Left, Plan};
 use crate::random::Random;
-use crate::recovery::{compare, compare_contents, config, open_and_compare};
+use crate::recovery::{compare, compare_contents, compare_snapshots, config, open_and_compare};
 use crate::totals::Totals;
 use crate::world::{World, WorldImage};
 
@@ -300,12 +300,23 @@ impl Judge<'_> {
                     compare(&recovered.volume, state)
                         .await
                         .map_err(|why| format!("recovered and published: {why}"))?;
+                    compare_snapshots(&recovered.volume, state, history)
+                        .await
+                        .map_err(|why| format!("recovered and published: {why}"))?;
                     // Later states are not in this history.
                     world.observe(None);
                     collect(&world, machine, &recovered.volume).await?;
                     compare_contents(&recovered.volume, state)
                         .await
                         .map_err(|why| format!("recovered and collected: {why}"))?;
+                    compare_snapshots(&recovered.volume, state, history)
+                        .await
+                        .map_err(|why| format!("recovered and collected: {why}"))?;
+                    self.totals.snapshots +=
+                        delete_snapshots(&world, machine, &recovered.volume).await?;
+                    compare_contents(&recovered.volume, state)
+                        .await
+                        .map_err(|why| format!("with all snapshots deleted: {why}"))?;
                     collected = Some(recovered.volume.status().collector);
                 }
             }
