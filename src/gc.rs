@@ -140,6 +140,7 @@ fn text(garbage: &Garbage, rewriting: Option<&Rewriting>) -> String {
         row("deleted", garbage.deleted, "");
     }
     let others = [
+        ("held", garbage.held_packs, ": only snapshots refer to them"),
         ("under way", garbage.under_way, ": of the newest epoch"),
         ("young", garbage.young, ": younger than --grace"),
         (

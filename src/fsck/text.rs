@@ -58,6 +58,15 @@ fn write_census(report: &Report, out: &mut String) -> std::fmt::Result {
         ByteSize(census.packs.bytes).display().iec(),
         census.packs.count,
     )?;
+    if census.snapshots > 0 {
+        let Amount { count, bytes } = census.held_packs;
+        let bytes = ByteSize(bytes).display().iec();
+        let snapshots = census.snapshots;
+        writeln!(
+            out,
+            "{snapshots} snapshots, for which {bytes} in {count} dead packs are held"
+        )?;
+    }
     if report.read_data {
         let Amount { count, bytes } = census.frames_read;
         let bytes = ByteSize(bytes).display().iec();

@@ -265,7 +265,7 @@ impl Bucket {
         }
     }
 
-    /// Whether the newest metadata no longer name the pack, so that a gateway may have deleted it.
+    /// Whether the newest metadata no longer need the pack, so that a gateway may have deleted it.
     pub(crate) async fn has_gone(&self, pack: PackId) -> Result<bool, StoreError> {
         let newest = self.newest.newest().await?;
         is_gone(&*newest, pack).await
@@ -273,5 +273,10 @@ impl Bucket {
 }
 
 async fn is_gone(newest: &dyn Source, pack: PackId) -> Result<bool, StoreError> {
-    Ok(newest.get(&Key::Pack(pack).encode()).await?.is_none())
+    for key in [Key::Pack(pack), Key::HeldPack(pack)] {
+        if newest.get(&key.encode()).await?.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -220,6 +220,7 @@ pub(crate) async fn attempt_on(
     walk.objects(&mut packs).await?;
     loop {
         walk.notes(&mut packs).await?;
+        walk.marks(&mut packs).await?;
         let unknown = walk.totals.maps_are_unknown();
         packs.judge_accounts(unknown, &mut walk.census, &mut walk.findings);
         bucket.compare(&mut walk, &mut packs).await?;
@@ -234,6 +235,8 @@ pub(crate) async fn attempt_on(
     let highest = walk.highest_pack;
     walk.totals
         .finish(walk.state.as_ref(), highest, &mut walk.findings);
+    walk.snapshots
+        .finish(walk.state.as_ref(), &mut walk.findings);
     if options.read_data {
         data::read(&mut walk, &bucket, memory / 4).await?;
     }
@@ -244,6 +247,7 @@ pub(crate) async fn attempt_on(
     census.directories = walk.totals.directories;
     census.names = walk.totals.names;
     census.garbage = walk.totals.garbage;
+    census.snapshots = walk.snapshots.count();
     census.block_maps.count = walk.totals.block_maps;
     census.block_maps.bytes = u64::try_from(walk.totals.used).unwrap_or(u64::MAX);
     Ok(Report {
@@ -253,6 +257,7 @@ pub(crate) async fn attempt_on(
         read_data: options.read_data,
         findings: walk.findings,
         unreadable_maps: walk.totals.unreadable_maps,
+        last_commit: walk.snapshots.last_commit,
         census,
         paths,
     })

@@ -7,7 +7,7 @@ use std::fmt;
 use bytes::Bytes;
 use forebay_meta::error::DisplayKey;
 use forebay_meta::record::Kind;
-use forebay_types::{Inode, PackId};
+use forebay_types::{Inode, PackId, SnapshotId};
 use serde::{Serialize, Serializer};
 
 /// A name in a directory. It is shown with every character escaped that is not plain.
@@ -44,6 +44,17 @@ fn digits<S: Serializer>(pack: &PackId, serializer: S) -> Result<S::Ok, S::Error
     serializer.collect_str(pack)
 }
 
+fn of_snapshot<S: Serializer>(snapshot: &SnapshotId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(snapshot.0)
+}
+
+fn of_snapshot_or_none<S: Serializer>(
+    snapshot: &Option<SnapshotId>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    snapshot.map(|snapshot| snapshot.0).serialize(serializer)
+}
+
 fn text<S: Serializer, T: fmt::Display>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
@@ -73,6 +84,14 @@ fn of_tree(tree: &Option<Inode>) -> String {
     }
 }
 
+/// The right holder of a pack in words.
+fn of_holder(holder: &Option<SnapshotId>) -> String {
+    match holder {
+        Some(snapshot) => format!("snapshot {snapshot} is the newest that refers to it"),
+        None => "no snapshot refers to it".to_owned(),
+    }
+}
+
 /// A counter in the volume's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -83,6 +102,8 @@ pub enum VolumeCount {
     Objects,
     /// Bytes that quotas count.
     ChargedBytes,
+    /// Bytes of dead packs that snapshots hold.
+    HeldBytes,
 }
 
 impl fmt::Display for VolumeCount {
@@ -91,6 +112,26 @@ impl fmt::Display for VolumeCount {
             VolumeCount::UsedBytes => "bytes that block maps refer to",
             VolumeCount::Objects => "objects",
             VolumeCount::ChargedBytes => "bytes charged to quotas",
+            VolumeCount::HeldBytes => "bytes that snapshots hold",
+        })
+    }
+}
+
+/// A number in the history of the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HistoryCount {
+    /// The last commit.
+    Commit,
+    /// The last snapshot.
+    Snapshot,
+}
+
+impl fmt::Display for HistoryCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            HistoryCount::Commit => "commit",
+            HistoryCount::Snapshot => "snapshot",
         })
     }
 }
@@ -116,6 +157,8 @@ pub enum Finding {
     NextInodeTooLow { next: u64, #[serde(serialize_with = "number")] highest: Inode },
     #[error("the next pack would get number {next}, but there is a pack {highest} already")]
     NextPackTooLow { #[serde(serialize_with = "digits")] next: PackId, #[serde(serialize_with = "digits")] highest: PackId },
+    #[error("the last {count} of the volume is {says}, but there is a {count} {highest} already")]
+    HistoryTooLow { count: HistoryCount, says: u64, highest: u64 },
 
     #[error("the root directory {why}")]
     BadRoot { why: &'static str },
@@ -171,6 +214,8 @@ pub enum Finding {
     WrongLiveBytes { #[serde(serialize_with = "digits")] pack: PackId, says: u64, is: u64 },
     #[error("pack {pack} is noted for deletion, but {why}")]
     DeadPackInUse { #[serde(serialize_with = "digits")] pack: PackId, bytes: u64, why: &'static str },
+    #[error("pack {pack} is dead and held for a snapshot, but {why}")]
+    HeldPackInUse { #[serde(serialize_with = "digits")] pack: PackId, bytes: u64, why: &'static str },
     #[error("the account of pack {pack} is impossible: {why}")]
     BadPackAccount { #[serde(serialize_with = "digits")] pack: PackId, why: &'static str },
     #[error("pack {pack} does not exist, but there is a note on {of}")]
@@ -186,6 +231,13 @@ pub enum Finding {
 
     #[error("there is a scrub result of pack {pack}, which has no account")]
     CheckOfNoPack { #[serde(serialize_with = "digits")] pack: PackId },
+
+    #[error("pack {pack} is held by snapshot {says}, but {}", of_holder(.is))]
+    WrongHolder { #[serde(serialize_with = "digits")] pack: PackId, #[serde(serialize_with = "of_snapshot")] says: SnapshotId, #[serde(serialize_with = "of_snapshot_or_none")] is: Option<SnapshotId> },
+    #[error("the mark that snapshot {snapshot} holds pack {pack} {why}")]
+    WrongMark { #[serde(serialize_with = "of_snapshot")] snapshot: SnapshotId, #[serde(serialize_with = "digits")] pack: PackId, why: &'static str },
+    #[error("snapshots {first} and {snapshot} have the same name: {name:?}")]
+    SnapshotsWithOneName { #[serde(serialize_with = "of_snapshot")] snapshot: SnapshotId, #[serde(serialize_with = "of_snapshot")] first: SnapshotId, name: String },
 
     #[error("there is a quota of inode {inode}, {why}")]
     QuotaOfNoDirectory { #[serde(serialize_with = "number")] inode: Inode, why: &'static str },
@@ -216,6 +268,7 @@ impl Finding {
             Finding::WrongVolumeCount { .. } => "wrong-volume-count",
             Finding::NextInodeTooLow { .. } => "next-inode-too-low",
             Finding::NextPackTooLow { .. } => "next-pack-too-low",
+            Finding::HistoryTooLow { .. } => "history-too-low",
             Finding::BadRoot { .. } => "bad-root",
             Finding::Orphan { .. } => "orphan",
             Finding::WrongLinkCount { .. } => "wrong-link-count",
@@ -241,6 +294,7 @@ impl Finding {
             Finding::PackWithoutAccount { .. } => "pack-without-account",
             Finding::WrongLiveBytes { .. } => "wrong-live-bytes",
             Finding::DeadPackInUse { .. } => "dead-pack-in-use",
+            Finding::HeldPackInUse { .. } => "held-pack-in-use",
             Finding::BadPackAccount { .. } => "bad-pack-account",
             Finding::NoteWithoutPack { .. } => "note-without-pack",
             Finding::ImpossibleNote { .. } => "impossible-note",
@@ -248,6 +302,9 @@ impl Finding {
             Finding::MissingPack { .. } => "missing-pack",
             Finding::WrongPackLength { .. } => "wrong-pack-length",
             Finding::CheckOfNoPack { .. } => "check-of-no-pack",
+            Finding::WrongHolder { .. } => "wrong-holder",
+            Finding::WrongMark { .. } => "wrong-mark",
+            Finding::SnapshotsWithOneName { .. } => "snapshots-with-one-name",
             Finding::QuotaOfNoDirectory { .. } => "quota-of-no-directory",
             Finding::WrongUsage { .. } => "wrong-usage",
             Finding::TreeWithoutQuota { .. } => "tree-without-quota",

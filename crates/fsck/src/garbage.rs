@@ -1,7 +1,7 @@
 //! Finds garbage among a volume's objects: packs that nothing refers to, and packs that are mostly dead.
 //!
 //! ```text
-//!   list of packs/  ->  one moment of the metadata, read after it  ->  accounts, dead packs, block maps
+//!   list of packs/  ->  one moment of the metadata, read after it  ->  accounts, dead and held packs, block maps
 //!       ->  orphans  ->  the newest metadata, once more for each  ->  deleted
 //! ```
 //!
@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_meta::record::{BlockMap, DeadPack, PackRecord, Record, VolumeState};
+use forebay_meta::record::{BlockMap, DeadPack, HeldPack, PackRecord, Record, VolumeState};
 use forebay_meta::volume::keys::Expected;
 use forebay_meta::{Key, KeyRange, MetaStore, StoreError};
 use forebay_pack::{PACK_PREFIX, object_name, parse_object_name};
@@ -64,6 +64,8 @@ pub struct Garbage {
     pub to_rewrite: Amount,
     /// Packs that the gateway will delete.
     pub dead_packs: u64,
+    /// Dead packs that stay because snapshots refer to them, and their bytes in the bucket.
+    pub held_packs: Amount,
     /// Orphans: packs that nothing refers to, nor ever will.
     pub orphans: Amount,
     /// Their objects, below the volume's prefix.
@@ -212,6 +214,7 @@ impl Search<'_> {
             shared_bytes: 0,
             to_rewrite: Amount::default(),
             dead_packs: 0,
+            held_packs: Amount::default(),
             orphans: Amount::default(),
             orphan_objects: Vec::new(),
             deleted: Amount::default(),
@@ -237,6 +240,15 @@ impl Search<'_> {
             if let Key::DeadPack(pack) = key {
                 listed.known(pack);
                 garbage.dead_packs += 1;
+            }
+        }
+        let mut held = self.cursor(&source, KeyRange::held_packs());
+        while let Some((key, record)) = held.record::<HeldPack>(&mut damaged).await? {
+            if let Key::HeldPack(pack) = key {
+                listed.known(pack);
+            }
+            if let Some(HeldPack { life, .. }) = record {
+                garbage.held_packs.add(life.bytes);
             }
         }
         if listed.has_unknown(epoch) {
@@ -283,7 +295,8 @@ impl Search<'_> {
             self.progress.add(1);
             let account = newest.get(&Key::Pack(*pack).encode()).await?;
             let dead = newest.get(&Key::DeadPack(*pack).encode()).await?;
-            if account.is_some() || dead.is_some() {
+            let held = newest.get(&Key::HeldPack(*pack).encode()).await?;
+            if account.is_some() || dead.is_some() || held.is_some() {
                 continue;
             }
             let path = self.path(&object_name(*pack));

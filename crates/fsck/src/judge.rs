@@ -6,9 +6,10 @@
 //!   entries    which names and cookies of one directory do not agree     'n' 'c' of a directory
 //!   loops      directories that lie below themselves
 //!   maps       block maps against the files that they are of             'b'
-//!   packs      accounts against block maps and the bucket                'p' 'x'
+//!   packs      accounts against block maps and the bucket                'p' 'x' 'h' 'j'
+//!   snapshots  names of snapshots, holders of packs, the history         'k' 'h' 'v'
 //!   totals     the volume's counts, and those of quotas                  'v' 'q' 'u'
-//!   unreferenced   objects that no metadata refer to                     'p' 'x' 'b'
+//!   unreferenced   objects that no metadata refer to                     'p' 'x' 'h' 'b'
 //! ```
 //!
 //! Objects and packs are kept in tables. When they do not fit the memory limit, they are judged in several passes,
@@ -19,5 +20,6 @@ pub(crate) mod loops;
 pub(crate) mod maps;
 pub(crate) mod objects;
 pub(crate) mod packs;
+pub(crate) mod snapshots;
 pub(crate) mod totals;
 pub(crate) mod unreferenced;

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   check      opens a moment, starts over if that was deleted      check.rs
-//!   walk       reads the records that the judges need               walk.rs, source.rs
+//!   walk       reads the records that the judges need               walk.rs, walk/, source.rs
 //!   judge      decides what is consistent: plain synchronous code   judge/
 //!   objects    the objects of the metadata, each as a whole         objects.rs
 //!   bucket     objects against accounts: list, headers, indexes     bucket.rs
@@ -49,7 +49,7 @@ mod source;
 mod walk;
 
 pub use check::{CheckError, Options, check};
-pub use finding::{Finding, Name, Sink, VolumeCount};
+pub use finding::{Finding, HistoryCount, Name, Sink, VolumeCount};
 pub use garbage::{Garbage, GarbageOptions, garbage};
 pub use pack_reader::{PackContent, PackReader};
 pub use progress::{Progress, Stage};

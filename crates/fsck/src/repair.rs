@@ -13,15 +13,16 @@
 //!
 //! | phase | |
 //! |---|---|
-//! | 0 | records that cannot be read, the volume's state, numbers that come next |
+//! | 0 | records that cannot be read, the volume's state and history, numbers that come next |
 //! | 1 | objects that are missing: the root, directories of names, files of block maps |
 //! | 2 | names and cookies that contradict each other, or lead nowhere |
 //! | 3, 4 | objects without a name get back the one that a cookie has kept, or one in `lost+found`; so do directories in a ring |
 //! | 5 | attributes and counts of objects; blocks to be collected |
 //! | 6 | bytes that files count, and the tree that they count in |
 //! | 7, 8 | accounts of packs, quotas and the volume |
-//! | 9 | impossible frames, and notes on missing things |
-//! | 10 | notes on blocks that share frames |
+//! | 9 | snapshots: names, and the packs that they hold |
+//! | 10 | impossible frames, and notes on missing things |
+//! | 11 | notes on blocks that share frames |
 //!
 //! The steps of a repair are its own batches: each leaves names, cookies, entries and links in agreement where they
 //! agreed before. Sums (bytes, live bytes, usage) come last, and are too high rather than too low until then. A repair
@@ -44,6 +45,7 @@ mod names;
 mod overlaid;
 mod packs;
 mod records;
+mod snapshots;
 mod target;
 mod trees;
 mod work;

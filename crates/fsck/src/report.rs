@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use forebay_meta::record::VolumeState;
-use forebay_types::{Inode, VolumeId};
+use forebay_types::{CommitNumber, Inode, VolumeId};
 use serde::Serialize;
 
 use crate::finding::{Finding, Sink};
@@ -93,6 +93,10 @@ pub struct Census {
     pub packs: Amount,
     /// Packs that are noted to be deleted.
     pub dead_packs: u64,
+    /// Snapshots, also those that are being deleted.
+    pub snapshots: u64,
+    /// Dead packs that stay in the bucket because snapshots refer to them.
+    pub held_packs: Amount,
     /// Packs in the bucket that the metadata do not name and never will: left over by gateways of earlier epochs.
     pub unreferenced_packs: Amount,
     /// Packs of the newest epoch that the metadata do not name yet: on their way to a checkpoint, or left over by a
@@ -121,6 +125,8 @@ pub struct Report {
     pub findings: Findings,
     /// Number of block maps that cannot be read, so that their references are not known.
     pub unreadable_maps: u64,
+    /// The last commit that its snapshots and packs name.
+    pub last_commit: CommitNumber,
     /// The content of the volume.
     pub census: Census,
     /// Paths of objects that findings are about, of those that have one.

@@ -5,4 +5,5 @@ mod findings;
 mod judges;
 mod repair;
 mod sharing;
+mod snapshots;
 mod volume;

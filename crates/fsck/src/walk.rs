@@ -1,19 +1,22 @@
 //! The walk: reads the records that the judges need, from one moment of the metadata and from the bucket.
 //!
 //! ```text
-//!   volume state, quotas
+//!   volume state, quotas, snapshots
 //!   for each range of inodes that fits the memory:
 //!       objects and garbage -> names (all) -> cookies -> block maps -> entries that differ, loops
 //!   for each range of packs that fits the memory:
-//!       accounts (and block maps, if not seen with the inodes) -> list of the bucket
+//!       accounts, dead and held packs (and block maps, if not seen with the inodes)
+//!       -> notes on frames, marks of held packs -> list of the bucket                       walk/packs.rs
 //!   frames, if they are to be read
 //! ```
+
+pub(crate) mod packs;
 
 use std::sync::Arc;
 
 use forebay_meta::record::{
-    BlockMap, CookieRecord, DeadPack, Garbage, NameRecord, PackFrames, PackRecord, QuotaRecord,
-    Record, Referrer, ScrubRecord, Truncated, UsageRecord, VolumeState,
+    BlockMap, CookieRecord, Garbage, NameRecord, PackRecord, QuotaRecord, Record, ScrubRecord,
+    SnapshotRecord, Truncated, UsageRecord, VolumeState,
 };
 use forebay_meta::{InodeRecord, Key, KeyRange, StoreError};
 use forebay_types::{Inode, PackId};
@@ -21,9 +24,10 @@ use forebay_types::{Inode, PackId};
 use crate::finding::{Finding, Nobody, Sink};
 use crate::judge::entries::Entries;
 use crate::judge::loops::{Loops, Step};
-use crate::judge::maps::{self, Maps};
+use crate::judge::maps::Maps;
 use crate::judge::objects::Objects;
 use crate::judge::packs::Packs;
+use crate::judge::snapshots::Snapshots;
 use crate::judge::totals::Totals;
 use crate::progress::{Progress, Stage};
 use crate::report::{Census, Findings};
@@ -42,6 +46,7 @@ pub(crate) struct Walk {
     pub(crate) census: Census,
     pub(crate) state: Option<VolumeState>,
     pub(crate) totals: Totals,
+    pub(crate) snapshots: Snapshots,
     /// The pack with the highest number.
     pub(crate) highest_pack: Option<PackId>,
 }
@@ -61,6 +66,7 @@ impl Walk {
             census: Census::default(),
             state: None,
             totals: Totals::default(),
+            snapshots: Snapshots::default(),
             highest_pack: None,
         }
     }
@@ -100,6 +106,16 @@ impl Walk {
         while let Some((key, record)) = usages.record::<UsageRecord>(&mut self.findings).await? {
             if let Key::Usage(root) = key {
                 self.totals.usage(root, record);
+            }
+        }
+        let mut snapshots = Cursor::new(&self.source, KeyRange::snapshots());
+        while let Some((key, record)) = snapshots
+            .record::<SnapshotRecord>(&mut self.findings)
+            .await?
+        {
+            if let Key::Snapshot(id) = key {
+                self.snapshots
+                    .snapshot(id, record.as_ref(), &mut self.findings);
             }
         }
         let mut truncated = Cursor::new(&self.source, KeyRange::truncated());
@@ -322,84 +338,6 @@ impl Walk {
         let record = value.and_then(|value| InodeRecord::decode(&key, &value).ok());
         Ok(record.and_then(|record| record.directory().map(|own| own.parent)))
     }
-
-    /// The accounts of packs, to be read in ranges.
-    pub(crate) async fn accounts(&mut self) -> Result<Accounts, StoreError> {
-        let mut records = Cursor::new(&self.source, KeyRange::packs_from(PackId(0)));
-        let mut removed = Cursor::new(&self.source, KeyRange::dead_packs_from(PackId(0)));
-        Ok(Accounts {
-            account: records.record(&mut self.findings).await?,
-            records,
-            dead: removed.record(&mut self.findings).await?,
-            removed,
-        })
-    }
-
-    /// Reads as many packs from `first` on as fit, and returns where the next range begins.
-    pub(crate) async fn range_of_packs(
-        &mut self,
-        first: PackId,
-        accounts: &mut Accounts,
-    ) -> Result<(Packs, Option<PackId>), StoreError> {
-        let mut packs = Packs::new(first, self.memory / 2);
-        let sink = &mut self.findings;
-        loop {
-            let (of_account, of_dead) = (pack(&accounts.account), pack(&accounts.dead));
-            let Some(next) = of_account.into_iter().chain(of_dead).min() else {
-                return Ok((packs, None));
-            };
-            if packs.is_full() && packs.highest().is_some_and(|highest| highest != next) {
-                packs.end_before(Some(next));
-                return Ok((packs, Some(next)));
-            }
-            self.highest_pack = Some(next);
-            if of_account == Some(next) {
-                let record = accounts.account.take().and_then(|(_, record)| record);
-                packs.account(next, record, sink);
-                accounts.account = accounts.records.record(sink).await?;
-            } else {
-                packs.dead(next, sink);
-                accounts.dead = accounts.removed.record(sink).await?;
-            }
-        }
-    }
-
-    /// Reads the notes on frames of a range of packs, and on the blocks that share them.
-    pub(crate) async fn notes(&mut self, packs: &mut Packs) -> Result<(), StoreError> {
-        let (from, end) = packs.bounds();
-        let sink = &mut self.findings;
-        let range = KeyRange::pack_frames_from(from);
-        let range = up_to(range, end.map(KeyRange::pack_frames_from));
-        let mut notes = Cursor::new(&self.source, range);
-        while let Some((key, note)) = notes.record::<PackFrames>(sink).await? {
-            if let Key::PackFrames(pack, _) = key {
-                packs.frames_note(pack, note.as_ref(), sink);
-            }
-        }
-        let range = KeyRange::referrers_from(from);
-        let range = up_to(range, end.map(KeyRange::referrers_from));
-        let mut notes = Cursor::new(&self.source, range);
-        while let Some((key, _)) = notes.record::<Referrer>(sink).await? {
-            if let Key::Referrer(pack, _) = key {
-                packs.sharer_note(pack, sink);
-            }
-        }
-        Ok(())
-    }
-
-    /// Passes the references of all block maps to another range of packs.
-    pub(crate) async fn references(&mut self, packs: &mut Packs) -> Result<(), StoreError> {
-        self.census.passes += 1;
-        self.progress.begin(Stage::Blocks, self.totals.block_maps);
-        let range = KeyRange::blocks_from(Inode(0));
-        let mut blocks = Cursor::new(&self.source, range).counting(&self.progress);
-        while let Some((key, map)) = blocks.record::<BlockMap>(&mut Nobody).await? {
-            if let (Key::Block(key), Some(map)) = (key, map) {
-                maps::refer(key, &map, packs, false, &mut self.findings);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Objects and removed files, read once and split into ranges.
@@ -408,14 +346,6 @@ struct Inodes {
     object: Option<(Key, Option<InodeRecord>)>,
     removed: Cursor,
     garbage: Option<(Key, Option<Garbage>)>,
-}
-
-/// Accounts of packs and packs to be deleted, read once and split into ranges.
-pub(crate) struct Accounts {
-    records: Cursor,
-    account: Option<(Key, Option<PackRecord>)>,
-    removed: Cursor,
-    dead: Option<(Key, Option<DeadPack>)>,
 }
 
 /// A range that ends where another begins.
@@ -432,13 +362,6 @@ fn up_to(range: KeyRange, next: Option<KeyRange>) -> KeyRange {
 fn number<R>(entry: &Option<(Key, R)>) -> Option<Inode> {
     match entry.as_ref()?.0 {
         Key::Inode(inode) | Key::Garbage(inode) => Some(inode),
-        _ => None,
-    }
-}
-
-fn pack<R>(entry: &Option<(Key, R)>) -> Option<PackId> {
-    match entry.as_ref()?.0 {
-        Key::Pack(pack) | Key::DeadPack(pack) => Some(pack),
         _ => None,
     }
 }

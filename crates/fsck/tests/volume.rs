@@ -250,6 +250,60 @@ async fn a_volume_fits_together_after_whatever_clients_do() {
     }
 }
 
+/// Snapshots hold packs, which are passed on from one to another and given up as snapshots are deleted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_volume_fits_together_while_snapshots_are_made_and_deleted() {
+    let place = Place::new().await;
+    let (mut held, mut kept) = (0, Vec::new());
+    for life in 0..2 {
+        let volume = place.open().await;
+        let file = match life {
+            0 => create(&volume, Inode::ROOT, "file").await,
+            _ => {
+                volume
+                    .lookup(&WHO, Inode::ROOT, b"file")
+                    .await
+                    .unwrap()
+                    .inode
+            }
+        };
+        for round in 0..8 {
+            let name = format!("snapshot-{life}-{round}");
+            // All packs of the round before are dead, and those of some rounds are of one snapshot only.
+            write(&volume, file, 0, 20_000 + round).await.unwrap();
+            volume.flush().await.unwrap();
+            if round % 3 != 1 {
+                volume.make_snapshot(&name, "test").await.unwrap();
+                volume.flush().await.unwrap();
+                kept.push(name);
+            }
+            if round % 3 == 2 {
+                let oldest = kept.remove(0);
+                volume.delete_snapshot(&oldest).await.unwrap();
+            }
+            let report = place.check().await;
+            assert_clean(&report, &format!("life {life}, round {round}"));
+            held = held.max(report.census.held_packs.count);
+        }
+        close(volume).await;
+        assert_clean(&place.check().await, "after a life");
+    }
+    assert!(held > 2, "{held} packs were held");
+    let volume = place.open().await;
+    for name in kept {
+        volume.delete_snapshot(&name).await.unwrap();
+        assert_clean(&place.check().await, "a deletion has begun");
+    }
+    while !volume.snapshots().await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    close(volume).await;
+    let report = place.check().await;
+    assert_clean(&report, "all are deleted");
+    let census = report.census;
+    assert_eq!((census.snapshots, census.held_packs.count), (0, 0));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_beside_a_gateway_that_publishes_sees_one_moment() {
     let place = Place::new().await;

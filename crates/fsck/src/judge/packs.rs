@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use forebay_meta::record::{FrameAddress, PackFrames, PackRecord, VolumeState};
+use forebay_meta::record::{FrameAddress, HeldPack, PackFrames, PackRecord, VolumeState};
 use forebay_pack::header::FRAME_HEADER_LEN;
 use forebay_pack::index::{INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, PACK_HEADER_LEN};
 use forebay_pack::{FrameRef, MAX_FRAME_LEN, object_name};
-use forebay_types::PackId;
+use forebay_types::{PackId, SnapshotId};
 
 use crate::finding::{Finding, Sink};
 use crate::report::Census;
@@ -36,6 +36,21 @@ enum What {
     Unreadable,
     /// A note that the pack is to be deleted.
     Dead,
+    /// A note that a snapshot holds the dead pack.
+    Held,
+    /// Such a note that cannot be read.
+    UnreadableHeld,
+}
+
+/// The snapshot that holds a pack, as the record of the held pack says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    /// The pack has no such record.
+    None,
+    /// The record cannot be read.
+    Unreadable,
+    /// The snapshot, and whether the pack is marked under it.
+    By(SnapshotId, bool),
 }
 
 /// One pack.
@@ -43,7 +58,9 @@ enum What {
 struct Row {
     pack: PackId,
     what: What,
+    /// Its account. Of a held pack only the length counts.
     record: PackRecord,
+    hold: Hold,
     /// Bytes that block maps refer to.
     live: u64,
     /// Its length in the bucket, if it is in the list.
@@ -90,8 +107,8 @@ impl Packs {
         self.from <= pack && self.end.is_none_or(|end| pack < end)
     }
 
-    /// Adds the account of a pack; `None` if it cannot be read. Accounts and [`dead`](Packs::dead) packs come in the
-    /// order of their numbers.
+    /// Adds the account of a pack; `None` if it cannot be read. Accounts, [`dead`](Packs::dead) and
+    /// [`held`](Packs::held) packs come in the order of their numbers, and those of one number in this order.
     pub(crate) fn account(
         &mut self,
         pack: PackId,
@@ -120,17 +137,68 @@ impl Packs {
         }
     }
 
+    /// Adds a dead pack that a snapshot holds; `None` if its record cannot be read.
+    pub(crate) fn held(&mut self, pack: PackId, record: Option<&HeldPack>, sink: &mut dyn Sink) {
+        match self.rows.last() {
+            Some(row) if row.pack == pack && row.what == What::Dead => {
+                sink.found(Finding::DeadPackInUse {
+                    pack,
+                    bytes: 0,
+                    why: "a snapshot holds it",
+                });
+            }
+            Some(row) if row.pack == pack => sink.found(Finding::HeldPackInUse {
+                pack,
+                bytes: row.record.live_bytes,
+                why: "it has an account",
+            }),
+            _ => self.push(pack, What::Held, None),
+        }
+        let Some(row) = self.rows.last_mut() else {
+            return;
+        };
+        row.hold = record.map_or(Hold::Unreadable, |record| Hold::By(record.holder, false));
+        if matches!(row.what, What::Dead | What::Held) {
+            row.what = record.map_or(What::UnreadableHeld, |_| What::Held);
+            row.record.bytes = record.map_or(0, |record| record.life.bytes);
+        }
+    }
+
+    /// Judges the mark of a held pack under a snapshot. Every range receives all marks.
+    pub(crate) fn mark(&mut self, snapshot: SnapshotId, pack: PackId, sink: &mut dyn Sink) {
+        if !self.holds(pack) {
+            return;
+        }
+        let row = self.find(pack).and_then(|at| self.rows.get_mut(at));
+        let why = match row.map(|row| &mut row.hold) {
+            Some(Hold::Unreadable) => return,
+            Some(Hold::By(holder, is_marked)) if *holder == snapshot => {
+                *is_marked = true;
+                return;
+            }
+            Some(Hold::By(..)) => "is superfluous: another snapshot holds it",
+            Some(Hold::None) | None => "contradicts the records of packs: no snapshot holds it",
+        };
+        sink.found(Finding::WrongMark {
+            snapshot,
+            pack,
+            why,
+        });
+    }
+
     fn push(&mut self, pack: PackId, what: What, record: Option<PackRecord>) {
         let record = record.unwrap_or(PackRecord {
             bytes: 0,
             raw_bytes: 0,
             live_bytes: 0,
             frames: 0,
+            born: Default::default(),
         });
         self.rows.push(Row {
             pack,
             what,
             record,
+            hold: Hold::None,
             live: 0,
             listed: None,
             sharers: 0,
@@ -259,6 +327,14 @@ impl Packs {
                 let (says, is) = (row.noted_sharers, row.sharers);
                 sink.found(Finding::MissingSharers { pack, says, is });
             }
+            if let Hold::By(snapshot, false) = row.hold {
+                let why = "is missing";
+                sink.found(Finding::WrongMark {
+                    snapshot,
+                    pack,
+                    why,
+                });
+            }
             match row.what {
                 What::Account => {
                     census.packs.add(row.record.bytes);
@@ -284,15 +360,26 @@ impl Packs {
                         });
                     }
                 }
+                What::Held | What::UnreadableHeld => {
+                    census.held_packs.add(row.record.bytes);
+                    if is > 0 {
+                        sink.found(Finding::HeldPackInUse {
+                            pack,
+                            bytes: is,
+                            why: "block maps refer to it",
+                        });
+                    }
+                }
             }
         }
     }
 
-    /// Called after the bucket is listed. Returns the packs that are missing or of another length than their accounts
+    /// Called after the bucket is listed. Returns the packs that are missing or of another length than their records
     /// say, which is no finding if a gateway has deleted them since the moment of the metadata.
     pub(crate) fn suspects(&self) -> Vec<Finding> {
-        let accounts = self.rows.iter().filter(|row| row.what == What::Account);
-        let suspects = accounts.filter_map(|row| {
+        let rows = self.rows.iter();
+        let known = rows.filter(|row| matches!(row.what, What::Account | What::Held));
+        let suspects = known.filter_map(|row| {
             let (pack, says) = (row.pack, row.record.bytes);
             let object = object_name(pack);
             match row.listed {

@@ -2,7 +2,7 @@
 //!
 //! | object | what it is |
 //! |---|---|
-//! | known by an account, or as a dead pack | the gateway's |
+//! | known by an account, or as a dead or held pack | the gateway's |
 //! | of the newest epoch, and of none before | under way: it may be about to be published |
 //! | of an earlier epoch, younger than the grace time | young |
 //! | of an earlier epoch, and a block map refers to it | without account: damage, for fsck to judge |

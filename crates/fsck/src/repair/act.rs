@@ -5,13 +5,13 @@ use forebay_meta::{Key, StoreError};
 use forebay_types::Inode;
 
 use super::work::Work;
-use super::{maps, names, packs, records, trees};
+use super::{maps, names, packs, records, snapshots, trees};
 use crate::bucket::Bucket;
 use crate::ended::Ended;
 use crate::finding::{Finding, VolumeCount};
 
 /// Number of phases of a repair.
-const PHASES: u8 = 11;
+const PHASES: u8 = 12;
 
 /// Runs the first phase that can repair some of the findings.
 pub(super) async fn treat(work: &mut Work<'_>, bucket: &Bucket) -> Result<(), Ended> {
@@ -37,6 +37,7 @@ fn phase_of(finding: &Finding) -> Option<u8> {
         | Finding::NoVolumeState
         | Finding::NextInodeTooLow { .. }
         | Finding::NextPackTooLow { .. }
+        | Finding::HistoryTooLow { .. }
         | Finding::NextCookieTooLow { .. } => 0,
         Finding::BadRoot { .. }
         | Finding::NamesInNoDirectory { .. }
@@ -64,15 +65,19 @@ fn phase_of(finding: &Finding) -> Option<u8> {
         Finding::PackWithoutAccount { .. }
         | Finding::WrongLiveBytes { .. }
         | Finding::DeadPackInUse { .. }
+        | Finding::HeldPackInUse { .. }
         | Finding::WrongUsage { .. }
         | Finding::WrongVolumeCount { .. } => 7,
         Finding::BadPackAccount { .. } => 8,
+        Finding::WrongHolder { .. }
+        | Finding::WrongMark { .. }
+        | Finding::SnapshotsWithOneName { .. } => 9,
         Finding::ImpossibleFrame { .. }
         | Finding::CheckOfNoPack { .. }
         | Finding::NoteWithoutPack { .. }
-        | Finding::ImpossibleNote { .. } => 9,
+        | Finding::ImpossibleNote { .. } => 10,
         // From the block maps that are left.
-        Finding::MissingSharers { .. } => 10,
+        Finding::MissingSharers { .. } => 11,
         Finding::UnknownEntry { .. }
         | Finding::DamagedHolder { .. }
         | Finding::DamagedMetadata { .. }
@@ -87,7 +92,9 @@ fn phase_of(finding: &Finding) -> Option<u8> {
 async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<(), Ended> {
     let on = finding;
     match finding {
-        Finding::DamagedRecord { key, why } => records::damaged(work, on, (key, why)).await?,
+        Finding::DamagedRecord { key, why } => {
+            records::damaged(work, on, bucket, (key, why)).await?
+        }
         Finding::NoVolumeState => records::state(work, on, bucket).await?,
         Finding::NextInodeTooLow { highest, .. } => {
             work.take_number(*highest).await?;
@@ -103,6 +110,15 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
             let next = highest.0.saturating_add(1);
             if edit_state(work, |state| state.next_pack = next).await? {
                 work.did(on, format!("set the next pack number to {next:016x}"));
+            }
+        }
+        Finding::HistoryTooLow { count, highest, .. } => {
+            let change = |state: &mut VolumeState| snapshots::raise(state, *count, *highest);
+            if edit_state(work, change).await? {
+                work.did(
+                    on,
+                    format!("set the last {count} of the volume to {highest}"),
+                );
             }
         }
         Finding::NextCookieTooLow { inode, highest, .. } => {
@@ -196,10 +212,22 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
             packs::without_account(work, on, bucket, (*pack, *bytes)).await?;
         }
         Finding::WrongLiveBytes { pack, is, .. } => {
-            packs::live_bytes(work, on, (*pack, *is)).await?;
+            packs::live_bytes(work, on, bucket, (*pack, *is)).await?;
         }
         Finding::DeadPackInUse { pack, bytes, .. } => {
             packs::dead_in_use(work, on, bucket, (*pack, *bytes)).await?;
+        }
+        Finding::HeldPackInUse { pack, bytes, .. } => {
+            packs::held_in_use(work, on, bucket, (*pack, *bytes)).await?;
+        }
+        Finding::WrongHolder { pack, is, .. } => {
+            snapshots::holder_of(work, on, (*pack, *is)).await?;
+        }
+        Finding::WrongMark { snapshot, pack, .. } => {
+            snapshots::mark(work, on, bucket, (*snapshot, *pack)).await?;
+        }
+        Finding::SnapshotsWithOneName { snapshot, .. } => {
+            snapshots::other_name(work, on, *snapshot).await?;
         }
         Finding::WrongUsage {
             inode,
@@ -218,6 +246,10 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
                 VolumeCount::UsedBytes => state.used_bytes = *is,
                 VolumeCount::Objects => state.used_inodes = *is,
                 VolumeCount::ChargedBytes => state.charged_bytes = Some(*is),
+                VolumeCount::HeldBytes => {
+                    snapshots::write_history(state);
+                    state.history.held_bytes = *is;
+                }
             };
             if edit_state(work, set).await? {
                 work.did(on, format!("set the volume's count of {count} to {is}"));

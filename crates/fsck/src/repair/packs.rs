@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use forebay_meta::record::{BlockMap, DeadPack, PackRecord, Referrer};
+use forebay_meta::record::{
+    BlockMap, DeadPack, HeldPack, PackLife, PackRecord, Referrer, VolumeState,
+};
 use forebay_meta::{Key, KeyRange, StoreError};
-use forebay_types::{Inode, PackId};
+use forebay_types::{CommitNumber, Inode, PackId};
 
+use super::snapshots;
 use super::work::Work;
 use crate::bucket::Bucket;
 use crate::ended::Ended;
@@ -39,6 +42,8 @@ async fn account(
         raw_bytes,
         live_bytes,
         frames: u32::try_from(found.frames.len()).unwrap_or(u32::MAX),
+        // As if before all snapshots, so that none loses it.
+        born: CommitNumber::default(),
     };
     Ok(Some(record).filter(|record| impossible(record).is_none()))
 }
@@ -73,12 +78,21 @@ pub(super) async fn dead_in_use(
     (pack, live): (PackId, u64),
 ) -> Result<(), Ended> {
     let key = Key::Pack(pack);
-    if !work.has(&key).await?
+    let dead = Key::DeadPack(pack);
+    let has_account = work.has(&key).await?;
+    // A held pack that files need is a finding of its own.
+    if !has_account
+        && !work.has(&Key::HeldPack(pack)).await?
         && let Some(record) = account(work, bucket, pack, live).await?
     {
-        work.put(&key, &record);
+        let life = work
+            .get::<DeadPack>(&dead)
+            .await?
+            .and_then(|dead| dead.life);
+        let born = life.map_or(record.born, |life| life.born);
+        work.put(&key, &PackRecord { born, ..record });
     }
-    work.delete(&Key::DeadPack(pack));
+    work.delete(&dead);
     work.did(
         finding,
         format!("pack {pack} is no longer noted for deletion"),
@@ -86,19 +100,127 @@ pub(super) async fn dead_in_use(
     Ok(())
 }
 
+/// A pack that is held as a dead one, although files need it.
+pub(super) async fn held_in_use(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    bucket: &Bucket,
+    (pack, live): (PackId, u64),
+) -> Result<(), Ended> {
+    let (key, held) = (Key::Pack(pack), Key::HeldPack(pack));
+    let record = work.get::<HeldPack>(&held).await?;
+    let born = record.map_or_else(CommitNumber::default, |held| held.life.born);
+    let before = work.get::<PackRecord>(&key).await?;
+    let account = match before {
+        Some(account) => Some(PackRecord {
+            born: born.min(account.born),
+            ..account
+        }),
+        None if work.has(&key).await? => None,
+        None => account(work, bucket, pack, live)
+            .await?
+            .map(|account| PackRecord { born, ..account }),
+    };
+    if let Some(account) = account {
+        work.put(&key, &account);
+    }
+    work.delete(&held);
+    if let Some(HeldPack { holder, .. }) = record {
+        snapshots::unmark(work, (holder, pack)).await?;
+    }
+    work.did(
+        finding,
+        format!("pack {pack} is no longer noted as dead and held for a snapshot"),
+    );
+    Ok(())
+}
+
+/// An account that cannot be read.
+pub(super) async fn unreadable_account(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    bucket: &Bucket,
+    pack: PackId,
+) -> Result<(), Ended> {
+    let key = Key::Pack(pack);
+    // Without an account, and if no file needs it, the pack would be an orphan that snapshots may need.
+    if died(work).await?.is_some()
+        && let Some(record) = account(work, bucket, pack, 1).await?
+    {
+        let live_bytes = record.raw_bytes;
+        work.put(
+            &key,
+            &PackRecord {
+                live_bytes,
+                ..record
+            },
+        );
+        let what =
+            format!("created the account of pack {pack} again; its live bytes are counted again");
+        work.did(finding, what);
+        return Ok(());
+    }
+    work.delete(&key);
+    let what = format!("removed the account of pack {pack}; its live bytes are counted again");
+    work.did(finding, what);
+    Ok(())
+}
+
+/// A note on a dead pack that cannot be read.
+pub(super) async fn unreadable_dead(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    bucket: &Bucket,
+    pack: PackId,
+) -> Result<(), Ended> {
+    let record = DeadPack {
+        life: life(work, bucket, pack, CommitNumber::default()).await?,
+    };
+    if record.life.is_none() && !work.has_state().await? {
+        return Ok(());
+    }
+    work.put(&Key::DeadPack(pack), &record);
+    work.did(finding, format!("noted pack {pack} again for deletion"));
+    Ok(())
+}
+
+/// The number of the next commit, with which packs die now; `None` if the volume does not count its commits, or its
+/// state cannot be read.
+async fn died(work: &Work<'_>) -> Result<Option<CommitNumber>, StoreError> {
+    let state = work.get::<VolumeState>(&Key::Volume).await?;
+    let last = work.report.last_commit;
+    let history = state.map(|state| state.history);
+    let counted = history.filter(|history| history.is_counted() || last > CommitNumber::default());
+    Ok(counted.map(|history| CommitNumber(history.commit.max(last).0.saturating_add(1))))
+}
+
+/// The life of a pack that is dead from now on; `None` if the volume does not count its commits, or the pack is missing.
+pub(super) async fn life(
+    work: &Work<'_>,
+    bucket: &Bucket,
+    pack: PackId,
+    born: CommitNumber,
+) -> Result<Option<PackLife>, Ended> {
+    let Some(died) = died(work).await? else {
+        return Ok(None);
+    };
+    let bytes = bucket.len(pack).await.map_err(Ended::Bucket)?;
+    Ok(bytes.map(|bytes| PackLife { born, died, bytes }))
+}
+
 /// Repairs the live bytes of a pack.
 pub(super) async fn live_bytes(
     work: &mut Work<'_>,
     finding: &Finding,
+    bucket: &Bucket,
     (pack, is): (PackId, u64),
-) -> Result<(), StoreError> {
+) -> Result<(), Ended> {
     let key = Key::Pack(pack);
     let Some(record) = work.get::<PackRecord>(&key).await? else {
         return Ok(());
     };
     if is == 0 {
-        dead(work, finding, pack);
-        return Ok(());
+        return dead(work, finding, bucket, (pack, record.born)).await;
     }
     let live_bytes = is;
     work.put(
@@ -115,14 +237,24 @@ pub(super) async fn live_bytes(
     Ok(())
 }
 
-/// Notes that nothing refers to a pack any more.
-fn dead(work: &mut Work<'_>, finding: &Finding, pack: PackId) {
+/// Notes that no file refers to a pack any more.
+async fn dead(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    bucket: &Bucket,
+    (pack, born): (PackId, CommitNumber),
+) -> Result<(), Ended> {
+    let life = life(work, bucket, pack, born).await?;
+    if life.is_none() && !work.has_state().await? {
+        return Ok(());
+    }
     work.delete(&Key::Pack(pack));
-    work.put(&Key::DeadPack(pack), &DeadPack);
+    work.put(&Key::DeadPack(pack), &DeadPack { life });
     work.did(
         finding,
-        format!("noted pack {pack} for deletion: nothing refers to it"),
+        format!("noted pack {pack} for deletion: no file refers to it"),
     );
+    Ok(())
 }
 
 /// An account that no pack can have.
@@ -140,11 +272,11 @@ pub(super) async fn bad_account(
         if work.maps_are_unknown() {
             return Ok(());
         }
-        dead(work, finding, pack);
-        return Ok(());
+        return dead(work, finding, bucket, (pack, record.born)).await;
     }
     let is = account(work, bucket, pack, record.live_bytes).await?;
-    if let Some(is) = is.filter(|is| *is != record) {
+    let born = record.born;
+    if let Some(is) = is.filter(|is| PackRecord { born, ..*is } != record) {
         work.put(&key, &is);
         let PackRecord {
             bytes,

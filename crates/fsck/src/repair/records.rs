@@ -2,13 +2,14 @@
 
 use forebay_meta::error::DisplayKey;
 use forebay_meta::record::{
-    BlockMap, Content, CookieRecord, DeadPack, Directory, Garbage, Kind, NameRecord, QuotaRecord,
-    Recount, Referrer, Truncated, UsageRecord, VolumeState,
+    BlockMap, Content, CookieRecord, Directory, Garbage, Kind, NameRecord, QuotaRecord, Recount,
+    Referrer, Truncated, UsageRecord, VolumeState,
 };
 use forebay_meta::{InodeRecord, Key, KeyRange, Record, StoreError};
 use forebay_types::{BLOCK_SIZE, BlockIndex, Epoch, Inode, Lsn, PackId};
 
 use super::work::Work;
+use super::{packs, snapshots};
 use crate::bucket::Bucket;
 use crate::ended::Ended;
 use crate::finding::{Finding, Name, Nobody, of_kind};
@@ -25,8 +26,9 @@ const OF_OTHER_VERSION: &str = "was written by a version of Forebay that this on
 pub(super) async fn damaged(
     work: &mut Work<'_>,
     finding: &Finding,
+    bucket: &Bucket,
     (shown, why): (&DisplayKey, &'static str),
-) -> Result<(), StoreError> {
+) -> Result<(), Ended> {
     let Some(value) = work.source.get(&shown.0).await? else {
         return Ok(());
     };
@@ -49,9 +51,9 @@ pub(super) async fn damaged(
     match key {
         // Also reported as a missing state.
         Key::Volume => Ok(()),
-        Key::Inode(inode) => object(work, finding, inode).await,
-        Key::Name(directory, name) => self::name(work, finding, directory, Name(name)).await,
-        Key::Cookie(directory, cookie) => self::cookie(work, finding, directory, cookie).await,
+        Key::Inode(inode) => Ok(object(work, finding, inode).await?),
+        Key::Name(directory, name) => Ok(self::name(work, finding, directory, Name(name)).await?),
+        Key::Cookie(directory, cookie) => Ok(self::cookie(work, finding, directory, cookie).await?),
         Key::Block(block) => {
             if work.accept_loss {
                 work.delete(&key);
@@ -68,13 +70,7 @@ pub(super) async fn damaged(
         // The live bytes would be counted too low, and a pack that only an unreadable map refers to would become
         // garbage.
         Key::Pack(_) if work.maps_are_unknown() => Ok(()),
-        Key::Pack(pack) => {
-            work.delete(&key);
-            let what =
-                format!("removed the account of pack {pack}; its live bytes are counted again");
-            work.did(finding, what);
-            Ok(())
-        }
+        Key::Pack(pack) => packs::unreadable_account(work, finding, bucket, pack).await,
         Key::Garbage(inode) => {
             let (size, _) = extent_of(work, inode).await?;
             let first_block = BlockIndex(0);
@@ -91,11 +87,7 @@ pub(super) async fn damaged(
             work.did(finding, what);
             Ok(())
         }
-        Key::DeadPack(pack) => {
-            work.put(&key, &DeadPack);
-            work.did(finding, format!("noted pack {pack} again for deletion"));
-            Ok(())
-        }
+        Key::DeadPack(pack) => packs::unreadable_dead(work, finding, bucket, pack).await,
         Key::Quota(root) => {
             let unlimited = QuotaRecord {
                 limit_bytes: u64::MAX,
@@ -121,6 +113,14 @@ pub(super) async fn damaged(
             work.delete(&key);
             work.did(finding, format!("removed the scrub result of pack {pack}"));
             Ok(())
+        }
+        Key::Snapshot(id) => {
+            snapshots::unreadable(work, finding, id);
+            Ok(())
+        }
+        Key::HeldPack(pack) => snapshots::hold_again(work, finding, bucket, pack).await,
+        Key::Holding(holder, pack) => {
+            Ok(snapshots::unreadable_mark(work, finding, (holder, pack)).await?)
         }
         Key::PackFrames(pack, _) => {
             work.delete(&key);
@@ -348,6 +348,10 @@ pub(super) fn is_later_state(value: &[u8]) -> bool {
 /// gateway refuses a bucket of an epoch below one that it has seen. Of the 2^24 that there are, these are few.
 const LOST_EPOCHS: u64 = 4096;
 
+/// Inode numbers that the next opening skips, as it does where no lease of numbers is known: the log may have assigned
+/// them. A state has a history only beside a lease.
+pub(super) const LOST_INODES: u64 = 1 << 40;
+
 /// The state of the volume is missing or cannot be read.
 pub(super) async fn state(
     work: &mut Work<'_>,
@@ -377,10 +381,16 @@ pub(super) async fn state(
     }
     let packs = bucket.packs().await.map_err(Ended::Bucket)?;
     let mut pack = packs.last().map_or(PackId(0), |(pack, _)| *pack);
-    for range in [KeyRange::packs(), KeyRange::dead_packs()] {
+    for range in [
+        KeyRange::packs(),
+        KeyRange::dead_packs(),
+        KeyRange::held_packs(),
+    ] {
         let mut entries = work.cursor(range);
         while let Some((key, _)) = entries.next().await? {
-            if let Ok(Key::Pack(other) | Key::DeadPack(other)) = Key::decode(&key) {
+            if let Ok(Key::Pack(other) | Key::DeadPack(other) | Key::HeldPack(other)) =
+                Key::decode(&key)
+            {
                 pack = pack.max(other);
             }
         }
@@ -391,11 +401,12 @@ pub(super) async fn state(
         epoch: Epoch((pack.0 >> COUNTER_BITS) + LOST_EPOCHS),
         gateway: [0; 16],
         next_inode: highest.0.saturating_add(1),
-        inode_lease: None,
+        inode_lease: Some(LOST_INODES),
         next_pack: 1,
         used_bytes: 0,
         used_inodes: 0,
         charged_bytes: Some(0),
+        history: snapshots::history(work).await?,
     };
     work.put(&Key::Volume, &state);
     work.did(finding, format!(

@@ -120,6 +120,12 @@ impl<'a> Work<'a> {
         Ok(self.source.get(&key.encode()).await?.is_some())
     }
 
+    /// Whether the volume has a state that can be read.
+    pub(super) async fn has_state(&self) -> Result<bool, StoreError> {
+        let state = self.get::<VolumeState>(&Key::Volume).await?;
+        Ok(state.is_some())
+    }
+
     /// The record under a key; `None` if there is none or it cannot be read.
     pub(super) async fn get<R: Record>(&self, key: &Key) -> Result<Option<R>, StoreError> {
         let key = key.encode();

@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use forebay_meta::record::{
-    CookieRecord, Garbage, Kind, NameRecord, PackRecord, QuotaRecord, Recount, ScrubRecord,
-    Truncated, UsageRecord,
+    CookieRecord, DeadPack, Garbage, Holding, Kind, NameRecord, PackRecord, QuotaRecord, Recount,
+    ScrubRecord, SnapshotRecord, Truncated, UsageRecord,
 };
 use forebay_meta::{BlockMap, Key};
 use forebay_pack::object_name;
-use forebay_types::{BlockIndex, Inode};
+use forebay_types::{BlockIndex, CommitNumber, Inode, SnapshotId};
 
+use super::snapshots::{held, mark, snapshot};
 use super::volume::{Volume, block, name, pack};
 
 /// A damage, and the kinds of findings that it causes.
@@ -342,13 +343,13 @@ pub(super) const CASES: &[Case] = &[
         &["wrong-live-bytes"],
     ),
     (
-        |v| v.put(&Key::DeadPack(pack(1)), &forebay_meta::record::DeadPack),
+        |v| v.put(&Key::DeadPack(pack(1)), &DeadPack::default()),
         &["dead-pack-in-use"],
     ),
     (
         |v| {
             v.delete(&Key::Pack(pack(1)));
-            v.put(&Key::DeadPack(pack(1)), &forebay_meta::record::DeadPack);
+            v.put(&Key::DeadPack(pack(1)), &DeadPack::default());
         },
         &["dead-pack-in-use"],
     ),
@@ -428,4 +429,133 @@ pub(super) const CASES: &[Case] = &[
     (Volume::impossible_note, &["impossible-note"]),
     (Volume::share_without_a_note, &["missing-sharers"]),
     (Volume::share, &[]),
+    (Volume::with_snapshots, &[]),
+    // Snapshots and held packs.
+    (|v| with(v, |v| spoil(v, &snapshot(1))), &["damaged-record"]),
+    (|v| with(v, |v| spoil(v, &held(4))), &["damaged-record"]),
+    (|v| with(v, |v| spoil(v, &mark(1, 4))), &["damaged-record"]),
+    (
+        |v| with(v, |v| spoil(v, &Key::DeadPack(pack(7)))),
+        &["damaged-record"],
+    ),
+    (
+        |v| with(v, |v| v.state(|state| state.history.held_bytes -= 1)),
+        &["wrong-volume-count"],
+    ),
+    (
+        |v| with(v, |v| v.state(|state| state.history.commit.0 = 7)),
+        &["history-too-low"],
+    ),
+    (
+        |v| with(v, |v| v.state(|state| state.history.last_snapshot = 3)),
+        &["history-too-low"],
+    ),
+    (
+        // The account of a pack is of a later commit than all others.
+        |v| {
+            with(v, |v| {
+                let born = |record: &mut PackRecord| record.born = CommitNumber(10);
+                v.edit(&Key::Pack(pack(2)), born);
+            });
+        },
+        &["history-too-low"],
+    ),
+    (
+        |v| with(v, |v| v.state(|state| state.history = Default::default())),
+        &["history-too-low", "wrong-volume-count"],
+    ),
+    (
+        // Missing: a snapshot that was deleted.
+        |v| with(v, |v| hold(v, 5, (4, 3))),
+        &["wrong-holder"],
+    ),
+    (
+        // An older one than the newest that refers to it.
+        |v| with(v, |v| hold(v, 5, (4, 1))),
+        &["wrong-holder"],
+    ),
+    (
+        // One that was made after its death.
+        |v| with(v, |v| hold(v, 4, (1, 4))),
+        &["wrong-holder"],
+    ),
+    (
+        // No snapshot was made in its life.
+        |v| {
+            with(v, |v| {
+                v.held(4, |record| {
+                    record.life.born = CommitNumber(1);
+                    record.life.died = CommitNumber(2);
+                });
+            });
+        },
+        &["wrong-holder"],
+    ),
+    (|v| with(v, |v| v.delete(&snapshot(4))), &["wrong-holder"]),
+    (|v| with(v, |v| v.delete(&mark(4, 5))), &["wrong-mark"]),
+    (
+        |v| with(v, |v| v.put(&mark(1, 5), &Holding)),
+        &["wrong-mark"],
+    ),
+    (
+        |v| with(v, |v| v.put(&mark(1, 2), &Holding)),
+        &["wrong-mark"],
+    ),
+    (
+        |v| with(v, |v| v.delete(&held(4))),
+        &["wrong-mark", "wrong-volume-count"],
+    ),
+    (
+        |v| {
+            with(v, |v| {
+                let name = |record: &mut SnapshotRecord| record.name = "weekly".to_owned();
+                v.edit(&snapshot(4), name);
+            });
+        },
+        &["snapshots-with-one-name"],
+    ),
+    (Volume::hold_a_live_pack, &["held-pack-in-use"]),
+    (
+        |v| {
+            v.hold_a_live_pack();
+            v.delete(&Key::Pack(pack(1)));
+        },
+        &["held-pack-in-use"],
+    ),
+    (
+        |v| with(v, |v| v.put(&Key::DeadPack(pack(4)), &DeadPack::default())),
+        &["dead-pack-in-use"],
+    ),
+    (
+        |v| with(v, |v| drop(v.objects.remove(&object_name(pack(4))))),
+        &["missing-pack"],
+    ),
+    (
+        |v| {
+            with(v, |v| {
+                v.objects
+                    .get_mut(&object_name(pack(4)))
+                    .unwrap()
+                    .truncate(39)
+            })
+        },
+        &["wrong-pack-length"],
+    ),
 ];
+
+/// Damages a volume that has snapshots.
+fn with(volume: &mut Volume, damage: fn(&mut Volume)) {
+    volume.with_snapshots();
+    damage(volume);
+}
+
+fn spoil(volume: &mut Volume, key: &Key) {
+    volume.entries.insert(key.encode(), "x".into());
+}
+
+/// Gives a held pack another holder, with its mark.
+fn hold(volume: &mut Volume, n: u64, (from, to): (u64, u64)) {
+    volume.held(n, |record| record.holder = SnapshotId(to));
+    volume.delete(&mark(from, n));
+    volume.put(&mark(to, n), &Holding);
+}

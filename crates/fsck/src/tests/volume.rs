@@ -190,6 +190,7 @@ impl Volume {
             raw_bytes,
             live_bytes: raw_bytes,
             frames: blocks.len() as u32,
+            born: Default::default(),
         };
         self.put(&Key::Pack(pack(n)), &record);
         self.objects.insert(object_name(pack(n)), bytes);
@@ -227,7 +228,7 @@ impl Volume {
         };
         volume.put(&Key::Garbage(Inode(7)), &garbage);
         volume.objects.insert(object_name(pack(3)), vec![0; 10]);
-        volume.put(&Key::DeadPack(pack(3)), &DeadPack);
+        volume.put(&Key::DeadPack(pack(3)), &DeadPack::default());
 
         let check = ScrubRecord {
             checked: 1_790_000_000,
@@ -256,6 +257,7 @@ impl Volume {
             used_bytes: 5000 + 4096 + 100 + 300,
             used_inodes: 6,
             charged_bytes: Some(5120 + 4608),
+            history: Default::default(),
         };
         volume.put(&Key::Volume, &state);
         volume

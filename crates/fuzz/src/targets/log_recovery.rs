@@ -191,6 +191,7 @@ fn code(kind: RecordKind) -> u8 {
         RecordKind::Metadata => 2,
         RecordKind::Truncate => 3,
         RecordKind::Checkpoint => 4,
+        RecordKind::Snapshot => 5,
     }
 }
 

@@ -6,17 +6,21 @@
 //!
 //! ```text
 //! input    kind: 1    key: length 2, bytes    value
-//! kind     0 to 7 and 9 to 13 a record, in the order of run(); others: all of them
+//! kind     0 to 7 and 9 to 17 a record, in the order of run(); others: all of them
 //! ```
 
 use bytes::Bytes;
 use forebay_meta::record::{
-    Content, CookieRecord, DeadPack, Device, Directory, Garbage, InodeRecord, Kind, KnownFrame,
-    MAX_EXTENTS, NameRecord, Origin, PackFrames, PackRecord, QuotaRecord, Recount, Referrer,
-    ScrubRecord, ScrubResult, Timestamp, Truncated, UsageRecord, VolumeState,
+    Content, CookieRecord, DeadPack, Device, Directory, Garbage, HeldPack, History, Holding,
+    InodeRecord, Kind, KnownFrame, MAX_EXTENTS, NameRecord, Origin, PackFrames, PackLife,
+    PackRecord, QuotaRecord, Recount, Referrer, ScrubRecord, ScrubResult, SnapshotRecord,
+    Timestamp, Truncated, UsageRecord, VolumeState,
 };
 use forebay_meta::{BlockMap, FrameAddress, Key, KeyRange, Record};
-use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, Lsn, PackId};
+use forebay_types::{
+    BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, CommitNumber, Epoch, Inode, Lsn, PackId,
+    SnapshotId,
+};
 
 use crate::Target;
 use crate::input::{Input, put_piece};
@@ -50,6 +54,9 @@ fn run(bytes: &[u8]) {
         12 => check_value::<PackFrames>(key, value),
         13 => check_value::<Referrer>(key, value),
         14 => check_value::<Truncated>(key, value),
+        15 => check_value::<SnapshotRecord>(key, value),
+        16 => check_value::<HeldPack>(key, value),
+        17 => check_value::<Holding>(key, value),
         _ => {
             check_value::<VolumeState>(key, value);
             check_value::<InodeRecord>(key, value);
@@ -65,6 +72,9 @@ fn run(bytes: &[u8]) {
             check_value::<PackFrames>(key, value);
             check_value::<Referrer>(key, value);
             check_value::<Truncated>(key, value);
+            check_value::<SnapshotRecord>(key, value);
+            check_value::<HeldPack>(key, value);
+            check_value::<Holding>(key, value);
         }
     }
 }
@@ -90,6 +100,9 @@ pub(super) fn check_key(key: &[u8]) {
         Key::Scrub(pack) => assert!(holds(KeyRange::scrubs_from(pack))),
         Key::PackFrames(pack, _) => assert!(holds(KeyRange::pack_frames(pack))),
         Key::Referrer(pack, _) => assert!(holds(KeyRange::referrers(pack))),
+        Key::Snapshot(_) => assert!(holds(KeyRange::snapshots())),
+        Key::HeldPack(_) => assert!(holds(KeyRange::held_packs())),
+        Key::Holding(snapshot, _) => assert!(holds(KeyRange::holdings(snapshot))),
         _ => {}
     }
 }
@@ -230,6 +243,31 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         used_bytes: 12,
         used_inodes: 13,
         charged_bytes: Some(14),
+        history: Default::default(),
+    };
+    let counted = VolumeState {
+        history: History {
+            commit: CommitNumber(15),
+            last_snapshot: 2,
+            held_bytes: 16,
+        },
+        ..state
+    };
+    let snapshot = SnapshotRecord {
+        is_being_deleted: true,
+        commit: CommitNumber(15),
+        lsn: Lsn(4096),
+        used_bytes: 12,
+        used_inodes: 13,
+        made: time,
+        name: "daily".to_owned(),
+        made_by: "ann".to_owned(),
+    };
+    let holder = SnapshotId(2);
+    let life = PackLife {
+        born: CommitNumber(3),
+        died: CommitNumber(16),
+        bytes: 1000,
     };
     let name = NameRecord {
         inode,
@@ -246,6 +284,11 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         raw_bytes: 2000,
         live_bytes: 1500,
         frames: 3,
+        born: Default::default(),
+    };
+    let born = PackRecord {
+        born: CommitNumber(3),
+        ..pack
     };
     let garbage = Garbage {
         size: 1 << 33,
@@ -342,7 +385,39 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("garbage", input(6, Key::Garbage(inode), garbage.encode())),
         (
             "dead-pack",
-            input(7, Key::DeadPack(PackId(1)), DeadPack.encode()),
+            input(7, Key::DeadPack(PackId(1)), DeadPack::default().encode()),
+        ),
+        (
+            "counted-volume-state",
+            input(0, Key::Volume, counted.encode()),
+        ),
+        (
+            "pack-with-birth",
+            input(5, Key::Pack(PackId(1)), born.encode()),
+        ),
+        (
+            "dead-pack-with-life",
+            input(
+                7,
+                Key::DeadPack(PackId(1)),
+                DeadPack { life: Some(life) }.encode(),
+            ),
+        ),
+        (
+            "snapshot",
+            input(15, Key::Snapshot(holder), snapshot.encode()),
+        ),
+        (
+            "held-pack",
+            input(
+                16,
+                Key::HeldPack(PackId(1)),
+                HeldPack { holder, life }.encode(),
+            ),
+        ),
+        (
+            "holding",
+            input(17, Key::Holding(holder, PackId(1)), Holding.encode()),
         ),
         ("in-tree", input(1, Key::Inode(inode), in_tree.encode())),
         ("quota", input(9, Key::Quota(inode), quota.encode())),
