@@ -1,4 +1,4 @@
-//! The control socket: connects `forebay flush`, `status`, `exports`, `events`, `trace`, `top`, `quota`, `scrub` and `gc` with a
+//! The control socket: connects `forebay flush`, `status`, `exports`, `events`, `trace`, `top`, `quota`, `snapshot`, `scrub` and `gc` with a
 //! running gateway.
 //!
 //! A gateway listens on a Unix socket in its `data_dir`. A connection carries one request and one
@@ -41,6 +41,7 @@ mod path;
 mod quota;
 mod scrub;
 mod server;
+mod snapshot;
 mod space;
 mod status;
 mod trace;
@@ -60,8 +61,8 @@ use crate::metrics::Metrics;
 use crate::trace::Paths;
 
 pub use client::{
-    ClientError, events, exports, flush, follow_events, gc, live, quota, scrub, status, trace,
-    whereabouts,
+    ClientError, events, exports, flush, follow_events, gc, live, quota, scrub, snapshot, status,
+    trace, whereabouts,
 };
 pub use events::{EventsRequest, Followed};
 pub use exports::ExportStatus;
@@ -74,6 +75,8 @@ pub use scrub::{
     DamageState, DamagedFrame, LastScrub, ScrubReport, ScrubRequest, ScrubRound, ScrubbedPack,
 };
 pub use server::Server;
+pub(crate) use snapshot::utc;
+pub use snapshot::{SnapshotReport, SnapshotRequest, SnapshotTable};
 pub(crate) use space::percent_in_use;
 pub use space::{KnownSpace, Space};
 pub use status::{
@@ -110,6 +113,12 @@ pub trait Control: Paths + 'static {
         &self,
         request: QuotaRequest,
     ) -> impl Future<Output = Result<Vec<QuotaReport>, String>> + Send;
+
+    /// Executes a request about snapshots; returns those that it concerned. A snapshot is stable when this returns.
+    fn snapshot(
+        &self,
+        request: SnapshotRequest,
+    ) -> impl Future<Output = Result<Vec<SnapshotReport>, String>> + Send;
 
     /// Executes a request about the scrub; returns the state of the scrub after it.
     fn scrub(

@@ -17,6 +17,7 @@ mod log;
 mod quota;
 mod salvage;
 mod scrub;
+mod snapshot;
 mod top;
 mod trace;
 
@@ -28,7 +29,7 @@ use std::time::Duration;
 use clap::builder::Str;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use crate::admin::{QuotaRequest, VolumePath};
+use crate::admin::{QuotaRequest, SnapshotRequest, VolumePath};
 use crate::bench::Plan;
 use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Value};
 use crate::new_volume::NewVolume;
@@ -83,6 +84,13 @@ pub enum Request {
     Quota {
         /// The request to the gateway.
         request: QuotaRequest,
+        /// As JSON.
+        json: bool,
+    },
+    /// Make, list or delete snapshots of the volume that a running gateway serves.
+    Snapshot {
+        /// The request to the gateway.
+        request: SnapshotRequest,
         /// As JSON.
         json: bool,
     },
@@ -210,6 +218,16 @@ pub fn parse(
             };
             return Ok((request, with_flags(matches, environment)));
         }
+        "snapshot" => {
+            let Some((name, matches)) = matches.subcommand() else {
+                return Ok((Request::Version, environment));
+            };
+            let request = Request::Snapshot {
+                request: snapshot::request(name, matches),
+                json: matches.get_flag("json"),
+            };
+            return Ok((request, with_flags(matches, environment)));
+        }
         _ => return Ok((Request::Version, environment)),
     };
     Ok((request, with_flags(matches, environment)))
@@ -238,8 +256,7 @@ pub fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .after_help(
             "Every setting has a flag, an environment variable and a key in the configuration file, in this order \
-             of\nprecedence; `forebay serve --help-settings` lists them. `forebay config` prints the effective \
-             values and\nwhere each one came from.\n\nExit codes: 0 success, 1 failure, 2 the command line or the \
+             of\nprecedence: `forebay serve --help-settings` lists them, `forebay config` prints values and origins.\n\nExit codes: 0 success, 1 failure, 2 the command line or the \
              configuration is wrong,\n3 (serve only) another gateway holds the volume.",
         )
         .subcommand_required(true)
@@ -302,6 +319,7 @@ pub fn command() -> Command {
             .arg(check),
         )
         .subcommand(quota::command(&json))
+        .subcommand(snapshot::command(&json))
         .subcommand(
             configured(
                 "exports",

@@ -442,7 +442,7 @@ mod tests {
             panic!("{tight:?}");
         };
         assert!(
-            said.contains("2.4 GiB") && said.contains("2.0 GiB"),
+            said.contains("2.3 GiB") && said.contains("2.0 GiB"),
             "{said}"
         );
         let default = memory_verdict(&config(&[]), memory(512 << 20));

@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use forebay::admin::{self, Followed, QuotaRequest, QuotaTable, ScrubRequest, Traced};
+use forebay::admin::{
+    self, Followed, QuotaRequest, QuotaTable, ScrubRequest, SnapshotRequest, SnapshotTable, Traced,
+};
 use forebay::bench::{self, Interrupt, Plan};
 use forebay::cli::{self, ConfigForm, EventsCommand, Request, ScrubCommand, TopForm, TraceCommand};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
@@ -161,6 +163,21 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 )
             } else {
                 print(&QuotaTable(&quotas).to_string())
+            }
+        }
+        Request::Snapshot { request, json } => {
+            let data_dir = load()?.data_dir;
+            let deletes = matches!(request, SnapshotRequest::Delete { .. });
+            let snapshots = block_on(admin::snapshot(&data_dir, request))?;
+            if json {
+                let text = serde_json::to_string_pretty(&snapshots).map_err(failed)?;
+                print(&format!("{text}\n"))
+            } else if deletes {
+                print(
+                    "the snapshot is deleted; the gateway gives its space back in the background\n",
+                )
+            } else {
+                print(&SnapshotTable(&snapshots).to_string())
             }
         }
         Request::Scrub(ScrubCommand { request, json }) => {

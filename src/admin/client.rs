@@ -17,8 +17,8 @@ use crate::trace::TraceRequest;
 use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
 use super::{
     EventsRequest, ExportStatus, FlushReport, Followed, GcOrder, GcReport, LiveRequest,
-    QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, Status, Traced, VolumePath, WhereReport,
-    folder_lock,
+    QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, SnapshotReport, SnapshotRequest, Status,
+    Traced, VolumePath, WhereReport, folder_lock,
 };
 
 /// How long a gateway may take to report its status.
@@ -179,6 +179,20 @@ pub async fn quota(
 ) -> Result<Vec<QuotaReport>, ClientError> {
     match ask(data_dir, Command::Quota(request), Some(METADATA_TIMEOUT)).await? {
         Reply::Quota(quotas) => Ok(quotas),
+        other => Err(unexpected(data_dir, other)),
+    }
+}
+
+/// Sends `request` about snapshots to the gateway that uses `data_dir`.
+///
+/// # Errors
+/// As for [`status`], and the reason if the request cannot be done.
+pub async fn snapshot(
+    data_dir: &Path,
+    request: SnapshotRequest,
+) -> Result<Vec<SnapshotReport>, ClientError> {
+    match ask(data_dir, Command::Snapshot(request), Some(METADATA_TIMEOUT)).await? {
+        Reply::Snapshot(snapshots) => Ok(snapshots),
         other => Err(unexpected(data_dir, other)),
     }
 }
@@ -382,6 +396,7 @@ fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
         | Reply::Status(_)
         | Reply::Live(_)
         | Reply::Quota(_)
+        | Reply::Snapshot(_)
         | Reply::Scrub(_)
         | Reply::Gc(_)
         | Reply::Where(_)

@@ -89,6 +89,13 @@ impl<T: Send + Sync + 'static> Control for FakeWith<T> {
         }
     }
 
+    async fn snapshot(&self, request: SnapshotRequest) -> Result<Vec<SnapshotReport>, String> {
+        match request {
+            SnapshotRequest::List => Ok(vec![some_snapshot()]),
+            request => Err(format!("{request:?}")),
+        }
+    }
+
     async fn scrub(&self, request: ScrubRequest) -> Result<ScrubReport, String> {
         self.orders.lock().push(format!("{request:?}"));
         match request {
@@ -194,6 +201,8 @@ pub(crate) fn some_status() -> Status {
             packs_left_alone: 0,
             orphans_deleted: 1,
         },
+        snapshots: 4,
+        snapshot_held_bytes: 7 << 20,
         damaged_frames: 2,
         dedup: Some(Deduplication {
             saved_bytes: 3 << 20,
@@ -309,6 +318,20 @@ pub(crate) fn some_quota() -> QuotaReport {
         used_bytes: 1 << 20,
         used_files: 12,
         counting: true,
+    }
+}
+
+pub(crate) fn some_snapshot() -> SnapshotReport {
+    SnapshotReport {
+        name: "before\nupgrade".to_owned(),
+        id: 3,
+        made: 1_795_770_900,
+        made_by: "uid 0".to_owned(),
+        published: true,
+        used_bytes: Some(3 << 30),
+        used_files: Some(12),
+        unique_bytes: Some(1 << 20),
+        held_bytes: Some(5 << 20),
     }
 }
 

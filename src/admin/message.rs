@@ -11,7 +11,8 @@ use crate::trace::{TraceRequest, TracedCall};
 
 use super::{
     EventsRequest, ExportStatus, FlushReport, GcOrder, GcReport, LiveRequest, QuotaReport,
-    QuotaRequest, ScrubReport, ScrubRequest, Status, VolumePath, WhereReport,
+    QuotaRequest, ScrubReport, ScrubRequest, SnapshotReport, SnapshotRequest, Status, VolumePath,
+    WhereReport,
 };
 
 /// A client's message. Unknown fields are refused, not ignored.
@@ -31,6 +32,7 @@ pub(super) enum Command {
     Where(VolumePath),
     Status,
     Quota(QuotaRequest),
+    Snapshot(SnapshotRequest),
     Scrub(ScrubRequest),
     Gc(GcOrder),
     Events(EventsRequest),
@@ -46,6 +48,7 @@ pub(super) enum Reply {
     Flush(FlushReport),
     Status(Box<Status>),
     Quota(Vec<QuotaReport>),
+    Snapshot(Vec<SnapshotReport>),
     Scrub(Box<ScrubReport>),
     Gc(GcReport),
     Where(Box<WhereReport>),

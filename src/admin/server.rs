@@ -238,6 +238,10 @@ async fn answer<C: Control>(
             Ok(quotas) => Reply::Quota(quotas),
             Err(problem) => Reply::Error(problem),
         },
+        Command::Snapshot(request) => match control.snapshot(request).await {
+            Ok(snapshots) => Reply::Snapshot(snapshots),
+            Err(problem) => Reply::Error(problem),
+        },
         Command::Scrub(request) => match control.scrub(request).await {
             Ok(report) => Reply::Scrub(Box::new(report)),
             Err(problem) => Reply::Error(problem),

@@ -67,6 +67,12 @@ pub struct Status {
     pub disk_cache: Option<DiskCache>,
     /// The content of packs in the bucket, and the work on dead bytes.
     pub space: Space,
+    /// Number of snapshots.
+    #[serde(default)]
+    pub snapshots: u64,
+    /// Bytes of packs in the bucket to which snapshots refer, and no live file.
+    #[serde(default)]
+    pub snapshot_held_bytes: u64,
     /// Damaged frames found since the start of which bytes are lost; `forebay scrub --status` lists them.
     pub damaged_frames: u64,
     /// The results of deduplication since the start; null while it is off.
@@ -277,6 +283,13 @@ impl fmt::Display for Status {
             },
         )?;
         row("space", self.space.described())?;
+        if self.snapshots > 0 || self.snapshot_held_bytes > 0 {
+            let held = size(self.snapshot_held_bytes);
+            row(
+                "snapshots",
+                format!("{}, which hold {held}", self.snapshots),
+            )?;
+        }
         if self.damaged_frames > 0 {
             let damaged = self.damaged_frames;
             row(

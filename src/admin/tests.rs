@@ -14,7 +14,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::fake::{
-    Fake, REPORT, export, some_gc, some_live, some_quota, some_scrub, some_status, some_where,
+    Fake, REPORT, export, some_gc, some_live, some_quota, some_scrub, some_snapshot, some_status,
+    some_where,
 };
 use super::*;
 
@@ -102,6 +103,42 @@ async fn questions_about_quotas_reach_the_gateway() {
     };
     let error = quota(dir.path(), wish.clone()).await.unwrap_err();
     assert_eq!(error.to_string(), format!("{wish:?}"));
+}
+
+#[tokio::test]
+async fn questions_about_snapshots_reach_the_gateway() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_fake, _server) = start(dir.path(), Fake::default());
+    let list = snapshot(dir.path(), SnapshotRequest::List).await.unwrap();
+    assert_eq!(list, [some_snapshot()]);
+    let wish = SnapshotRequest::Create {
+        name: Some("now".to_owned()),
+        by: "uid 7".to_owned(),
+    };
+    let error = snapshot(dir.path(), wish.clone()).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("{wish:?}"));
+}
+
+#[test]
+fn snapshots_for_people_are_a_table_that_a_name_cannot_break() {
+    let later = SnapshotReport {
+        name: "later".to_owned(),
+        published: false,
+        used_bytes: None,
+        used_files: None,
+        unique_bytes: None,
+        held_bytes: None,
+        ..some_snapshot()
+    };
+    let text = SnapshotTable(&[some_snapshot(), later]).to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(
+        lines[1],
+        "2026-11-27T09:15:00Z           12      3.0 GiB      1.0 MiB      5.0 MiB  before\\nupgrade, by uid 0"
+    );
+    assert!(lines[2].ends_with("later, by uid 0  (not in the bucket yet)"));
+    assert_eq!(SnapshotTable(&[]).to_string(), "no snapshots\n");
 }
 
 #[test]
@@ -335,6 +372,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         "compression   level 4 for the last pack, 8.0 MiB became 3.0 MiB since the start\n",
         "disk cache    10.0 GiB, 5 of 9 frames found since the start, 1 damaged: check its disk\n",
         "space         300.0 MiB in 40 packs, 80% in use, 30.0 MiB of 350.0 MiB of files shared; 3 to rewrite, which frees 20.0 MiB; 2 rewritten since the start; orphans deleted: 1\n",
+        "snapshots     4, which hold 7.0 MiB\n",
         "dedup         3.0 MiB not uploaded since the start; 40 frames are known, and those of earlier runs are being read\n",
         "store error   for 3s: 503 SlowDown\n",
         "requests      WRITE 12\n",
@@ -348,6 +386,8 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         log_error: None,
         disk_cache: None,
         damaged_frames: 0,
+        snapshots: 0,
+        snapshot_held_bytes: 0,
         dedup: None,
         log_limit_bytes: 0,
         ..some_status()
@@ -362,6 +402,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
     assert!(!text.contains("log error"), "{text}");
     assert!(!text.contains("archived"), "{text}");
     assert!(!text.contains("dedup"), "{text}");
+    assert!(!text.contains("snapshots"), "{text}");
 }
 
 #[tokio::test]

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use forebay_fs::{CollectorWait, LimitChange, PathError};
+use forebay_fs::{CollectorWait, LimitChange, PathError, SnapshotError, SnapshotInfo};
 use forebay_nfs::CallWatch;
 use forebay_salvage::logs;
 
 use super::NfsGateway;
 use crate::admin::{
-    ArchivedLogs, CheckpointState, Compression, Control, Deduplication, DiskCache, ExportStatus,
-    FlushReport, GcOrder, GcReport, KnownSpace, LogError, PathRefusal, QuotaLimit, QuotaReport,
-    QuotaRequest, ScrubReport, ScrubRequest, Space, Status, StoreError, VolumePath, WhereReport,
+    self, ArchivedLogs, CheckpointState, Compression, Control, Deduplication, DiskCache,
+    ExportStatus, FlushReport, GcOrder, GcReport, KnownSpace, LogError, PathRefusal, QuotaLimit,
+    QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, SnapshotReport, SnapshotRequest, Space,
+    Status, StoreError, VolumePath, WhereReport,
 };
 use crate::exports;
 use crate::health::Health;
@@ -134,6 +135,8 @@ impl Control for NfsGateway {
                 failed: cache.failed,
             }),
             space: space(&status.collector),
+            snapshots: status.snapshots as u64,
+            snapshot_held_bytes: status.held_bytes,
             damaged_frames: status.damaged_frames,
             dedup: status.dedup.map(|dedup| Deduplication {
                 saved_bytes: dedup.saved_bytes,
@@ -183,6 +186,11 @@ impl Control for NfsGateway {
         })
     }
 
+    async fn snapshot(&self, request: SnapshotRequest) -> Result<Vec<SnapshotReport>, String> {
+        let snapshots = self.do_snapshot(request).await;
+        snapshots.map_err(|error| error.to_string())
+    }
+
     async fn quota(&self, request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {
         let quotas = self.do_quota(request).await;
         let quotas = quotas.map_err(|error| error.to_string())?;
@@ -191,6 +199,35 @@ impl Control for NfsGateway {
 }
 
 impl NfsGateway {
+    async fn do_snapshot(
+        &self,
+        request: SnapshotRequest,
+    ) -> Result<Vec<SnapshotReport>, SnapshotError> {
+        let volume = &self.volume;
+        let name = match request {
+            SnapshotRequest::List => {
+                let all = volume.snapshots().await?;
+                return Ok(all.into_iter().map(snapshot_report).collect());
+            }
+            SnapshotRequest::Delete { name } => {
+                volume.delete_snapshot(&name).await?;
+                return Ok(Vec::new());
+            }
+            SnapshotRequest::Show { name } => name,
+            SnapshotRequest::Create { name, by } => {
+                let name = name.unwrap_or_else(|| admin::utc(volume.now().seconds));
+                let made = volume.make_snapshot(&name, &by).await?;
+                return Ok(vec![snapshot_report(made)]);
+            }
+        };
+        let mut all = volume.snapshots().await?;
+        all.retain(|one| one.name == name);
+        if all.is_empty() {
+            return Err(SnapshotError::NotFound(name));
+        }
+        Ok(all.into_iter().map(snapshot_report).collect())
+    }
+
     async fn do_quota(
         &self,
         request: QuotaRequest,
@@ -223,6 +260,22 @@ fn refusal(error: PathError) -> PathRefusal {
         PathError::Unreadable(..) | PathError::Flush(_) | PathError::Volume(_) => {
             PathRefusal::Unavailable(why)
         }
+    }
+}
+
+fn snapshot_report(snapshot: SnapshotInfo) -> SnapshotReport {
+    let counts = snapshot.counts;
+    let holds = counts.and_then(|counts| counts.holds);
+    SnapshotReport {
+        name: snapshot.name,
+        id: snapshot.id.0,
+        made: snapshot.made.seconds,
+        made_by: snapshot.made_by,
+        published: snapshot.is_published,
+        used_bytes: counts.map(|counts| counts.used_bytes),
+        used_files: counts.map(|counts| counts.used_inodes),
+        unique_bytes: holds.map(|holds| holds.unique_bytes),
+        held_bytes: holds.map(|holds| holds.all_bytes),
     }
 }
 

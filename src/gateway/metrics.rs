@@ -111,6 +111,8 @@ fn add_space(status: &Status, samples: &mut Samples) {
             samples.add(&table::SPACE, [use_.into()], value);
         }
     }
+    gauge(samples, &table::SNAPSHOTS, status.snapshots as u64);
+    gauge(samples, &table::SNAPSHOT_HELD, status.held_bytes);
     gauge(samples, &table::PACKS_TO_REWRITE, collector.to_rewrite);
     counter(samples, &table::PACKS_REWRITTEN, collector.rewritten);
     counter(samples, &table::REWRITTEN, collector.copied_bytes);

@@ -44,6 +44,8 @@ pub(crate) fn well() -> Status {
         damaged_frames: 0,
         dedup: None,
         used_bytes: 1 << 30,
+        snapshots: 0,
+        held_bytes: 0,
         collector: Default::default(),
         inodes: 12,
         nodes: 12,

@@ -27,6 +27,7 @@ fn describe(info: &LogInfo) -> Value {
                 "data": {"records": one.data.records, "bytes": one.data.bytes},
                 "metadata": {"records": one.metadata.records, "bytes": one.metadata.bytes},
                 "truncate": {"records": one.truncate.records, "bytes": one.truncate.bytes},
+                "snapshot": {"records": one.snapshot.records, "bytes": one.snapshot.bytes},
             })
         })
         .collect();
@@ -102,6 +103,7 @@ pub(super) fn event(event: &Event<'_>) -> Value {
             "kind": "names", "changes": changes.iter().map(name_event).collect::<Vec<_>>(),
         }),
         What::Mark => json!({"kind": "mark"}),
+        What::Snapshot { id, name } => json!({"kind": "snapshot", "id": id.0, "name": name}),
         What::Unknown(why) => json!({"kind": "not understood", "why": why}),
         What::Locked { bytes, .. } => json!({"kind": "sealed", "bytes": bytes}),
         What::Gap(why) => json!({"kind": "gap", "why": why.to_string()}),

@@ -162,6 +162,9 @@ pub(super) fn event(event: &Event<'_>) -> String {
             lines.join("\n")
         }
         What::Mark => format!("{lsn}  mark"),
+        What::Snapshot { id, name } => {
+            format!("{lsn}  snapshot {id}, {}", name.escape_debug())
+        }
         What::Unknown(why) => format!("{lsn}  not understood: {why}"),
         What::Locked { bytes, .. } => format!("{lsn}  sealed, {bytes} bytes"),
         What::Gap(why) => format!("{lsn}  GAP up to {}: {why}", event.end),

@@ -29,6 +29,7 @@ mod quota;
 mod s3;
 mod scrub;
 mod sealing;
+mod snapshots;
 mod soak;
 mod support;
 mod takeover;

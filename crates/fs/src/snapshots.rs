@@ -192,6 +192,3 @@ impl Snapshots {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

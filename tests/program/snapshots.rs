@@ -1,0 +1,91 @@
+//! `forebay snapshot`.
+
+use serde_json::Value;
+
+use crate::admin_http::{address, text};
+use crate::support::{Gateway, Place, run};
+
+const ADMIN: &str = "--admin-listen=127.0.0.1:0";
+/// Nothing is published unless the test says so.
+const QUIET: &str = "--checkpoint-interval=1h";
+
+/// `forebay snapshot ... --json`, which must succeed.
+#[track_caller]
+fn snapshot(gateway: &Gateway, arguments: &[&str]) -> Vec<Value> {
+    let line = [&["snapshot"], arguments, &["--json"]].concat();
+    let asked = gateway.ask(&line);
+    assert!(asked.status.success(), "{}", asked.stderr);
+    serde_json::from_str(&asked.stdout).unwrap()
+}
+
+#[track_caller]
+fn refused(gateway: &Gateway, arguments: &[&str]) -> String {
+    let asked = gateway.ask(&[&["snapshot"], arguments].concat());
+    assert_eq!(asked.status.code(), Some(1), "{}", asked.stdout);
+    asked.stderr
+}
+
+#[test]
+fn snapshots_are_made_listed_and_deleted_and_outlive_a_kill() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &[QUIET, ADMIN]);
+    let mut client = gateway.client();
+    client.put("file", &[7; 300_000]);
+    let made = snapshot(&gateway, &["create", "before upgrade"]);
+    assert_eq!(made[0]["name"], "before upgrade");
+    assert_eq!(made[0]["published"], false);
+    let by = format!("uid {}", rustix::process::getuid().as_raw());
+    assert_eq!(made[0]["made_by"], by);
+    // Named after the time.
+    let made = snapshot(&gateway, &["create"]);
+    let name = made[0]["name"].as_str().unwrap().to_owned();
+    assert!(name.starts_with("20") && name.ends_with('Z'), "{name}");
+    let listed = gateway.ask(&["snapshot", "list"]).stdout;
+    assert!(listed.contains("  before upgrade, by uid "), "{listed}");
+    gateway.kill();
+
+    let gateway = place.serve_with("data", &[QUIET, ADMIN]);
+    let mut client = gateway.client();
+    client.put("file", &[8; 300_000]);
+    assert!(gateway.ask(&["flush"]).status.success());
+    let all = snapshot(&gateway, &["list"]);
+    assert_eq!(all.len(), 2);
+    assert_eq!((&all[0]["id"], &all[1]["id"]), (&1.into(), &2.into()));
+    assert_eq!(all[0]["used_bytes"], 300_000);
+    assert_eq!(all[0]["used_files"], 2);
+    // Both refer to the bytes of before.
+    assert_eq!(all[0]["unique_bytes"], 0);
+    assert!(all[0]["held_bytes"].as_u64() > Some(0), "{all:?}");
+    let status = gateway.status();
+    assert_eq!(status["snapshots"], 2);
+    assert_eq!(status["snapshot_held_bytes"], all[0]["held_bytes"]);
+    let metrics = text(&address(&gateway), "/metrics");
+    let held = format!("\nforebay_snapshot_held_bytes {}", all[0]["held_bytes"]);
+    assert!(metrics.contains(&held), "{metrics}");
+
+    let said = gateway.ask(&["snapshot", "delete", &name]);
+    assert!(
+        said.stdout.contains("the snapshot is deleted"),
+        "{}",
+        said.stderr
+    );
+    let left = snapshot(&gateway, &["show", "before upgrade"]);
+    assert_eq!(left[0]["unique_bytes"], left[0]["held_bytes"]);
+    assert!(refused(&gateway, &["show", &name]).contains("there is no snapshot"));
+    assert!(refused(&gateway, &["delete", &name]).contains("there is no snapshot"));
+    assert!(refused(&gateway, &["create", "before upgrade"]).contains("already"));
+    assert!(refused(&gateway, &["create", "a/b"]).contains("slash"));
+    gateway.stop_cleanly();
+
+    // The volume is sound, and the bytes that only the snapshot holds are known.
+    let mut line = vec!["fsck".to_owned()];
+    line.extend(place.flags("data"));
+    let checked = run(&line);
+    assert_eq!(
+        checked.status.code(),
+        Some(0),
+        "{}{}",
+        checked.stdout,
+        checked.stderr
+    );
+}
