@@ -127,8 +127,12 @@ impl State {
         }
         // The log refuses every change, and the changes that it took are in memory by now: no others can come to the
         // open checkpoint before the log restarts.
-        if self.checkpoint_lock.write().since().is_some() {
-            return;
+        {
+            let open = self.checkpoint_lock.write();
+            // A snapshot may have closed a checkpoint while the one before was published.
+            if open.since().is_some() || self.waiting_checkpoints() > 0 {
+                return;
+            }
         }
         let state = self.clone();
         let restart = move || match state.log().filter(|log| log.failure().is_some()) {
