@@ -21,7 +21,7 @@ pub enum SnapshotRequest {
     Create {
         /// Its name; without one it is named after the time, in UTC.
         name: Option<String>,
-        /// The person who asks, for the list of snapshots.
+        /// Name of the user that asks, shown in the list of snapshots.
         by: String,
     },
     /// Delete one.

@@ -91,7 +91,7 @@ impl SnapshotList {
         listed.map(|(id, one)| (*id, one.clone())).collect()
     }
 
-    /// Number of snapshots, of which some may be being deleted.
+    /// Number of snapshots, with those whose deletion has begun.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().listed.len()
     }
