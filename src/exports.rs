@@ -6,7 +6,8 @@
 
 use forebay_fs::{CommitMode, Compression};
 use forebay_nfs::{
-    Anonymous, Export, ExportAccess, Flavors, Rule, SourcePort, Squash, Transports, View,
+    Anonymous, Export, ExportAccess, Flavors, Rule, SnapshotAccess, SourcePort, Squash, Transports,
+    View,
 };
 
 use crate::admin::ExportStatus;
@@ -67,6 +68,11 @@ fn rules(entry: &config::Export) -> Vec<Rule> {
             mtls: entry.xprtsec.mtls,
         },
         view: view(entry),
+        snapshots: match entry.snapshot_directory {
+            config::SnapshotDirectory::Hidden => SnapshotAccess::Hidden,
+            config::SnapshotDirectory::Visible => SnapshotAccess::Visible,
+            config::SnapshotDirectory::Off => SnapshotAccess::Off,
+        },
     };
     let all = entry.clients.ranges().to_vec();
     match entry.squash {
@@ -159,6 +165,12 @@ pub fn described(exports: &[Export]) -> Vec<ExportStatus> {
                     Some(Compression::Auto(levels)) => levels.to_string(),
                     Some(Compression::Off) | None => "off".to_owned(),
                 },
+                snapshot_directory: match rule.snapshots {
+                    SnapshotAccess::Hidden => "hidden",
+                    SnapshotAccess::Visible => "visible",
+                    SnapshotAccess::Off => "off",
+                }
+                .to_owned(),
             };
             lines.extend(rule.clients.iter().map(line));
         }

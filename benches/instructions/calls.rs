@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use forebay_nfs::handle::{Handles, Named};
+use forebay_nfs::handle::{Handles, Named, Tree};
 use forebay_nfs::xdr::Writer;
 use forebay_nfs::{Export, Limits, Rule, ServerConfig, SourcePort};
 use forebay_types::{Inode, VolumeId};
@@ -71,6 +71,7 @@ pub(crate) fn call(procedure: u32, inode: Inode, arguments: impl FnOnce(&mut Wri
     let config = config();
     let named = Named {
         export: EXPORT,
+        tree: Tree::Live,
         inode,
     };
     let mut record = Vec::new();

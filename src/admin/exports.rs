@@ -30,10 +30,12 @@ pub struct ExportStatus {
     pub commit: String,
     /// Compression of written data: the levels of zstd, such as `1-9`, or `off`.
     pub compression: String,
+    /// How clients see snapshots: `hidden`, `visible` or `off`.
+    pub snapshot_directory: String,
 }
 
 impl fmt::Display for ExportStatus {
-    /// As a line of /etc/exports, with additional words for the commit mode and for compression.
+    /// As a line of /etc/exports, with additional words for options that exports(5) does not have.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ExportStatus {
             path,
@@ -47,11 +49,16 @@ impl fmt::Display for ExportStatus {
             xprtsec,
             commit,
             compression,
+            snapshot_directory,
         } = self;
         // Like exportfs: defaults are left out.
         let xprtsec = match xprtsec.as_str() {
             "none:tls:mtls" => String::new(),
             some => format!(",xprtsec={some}"),
+        };
+        let snapshots = match snapshot_directory.as_str() {
+            "hidden" => String::new(),
+            some => format!(",snapshot_directory={some}"),
         };
         let compression = match compression.as_str() {
             "1-9" => String::new(),
@@ -60,7 +67,7 @@ impl fmt::Display for ExportStatus {
         write!(
             f,
             "{path} {client}({access},{squash},anonuid={anonuid},anongid={anongid},sec={sec},\
-             {source_port}{xprtsec},commit={commit}{compression})"
+             {source_port}{xprtsec},commit={commit}{compression}{snapshots})"
         )
     }
 }

@@ -355,6 +355,7 @@ pub(crate) fn export() -> ExportStatus {
         xprtsec: "none:tls:mtls".to_owned(),
         commit: "disk".to_owned(),
         compression: "3".to_owned(),
+        snapshot_directory: "hidden".to_owned(),
     }
 }
 

@@ -27,7 +27,7 @@ use super::raw::RawExport;
 use super::text::{FileText, scalar_or_list};
 use super::{
     Access, Clients, CommitMode, Compression, Config, ConfigError, LogMode, Security, Setting,
-    Source, SourcePort, Squash, Value, Written, Xprtsec,
+    SnapshotDirectory, Source, SourcePort, Squash, Value, Written, Xprtsec,
 };
 
 /// The key of the tables in the file.
@@ -131,6 +131,8 @@ options! {
     compression: Compression;
     /// The levels of compression.
     compression_level: Levels;
+    /// How they see snapshots.
+    snapshot_directory: SnapshotDirectory;
 }
 
 /// Extracts the tables of a file; errors are added to `errors`.

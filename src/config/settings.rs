@@ -15,8 +15,8 @@ use super::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, ConfigError, Currency, Dedup,
     Encryption, Endpoint, Export, HostNames, KmsKey, LogFormat, LogLevels, LogMode, MaybeAddress,
     MaybeDuration, MaybeFile, OtlpEndpoint, Price, Region, Restore, Sealing, Security, Setting,
-    Size, Source, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Takeover, Value,
-    Written, Xprtsec, exports,
+    Size, SnapshotDirectory, Source, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags,
+    Takeover, Value, Written, Xprtsec, exports,
 };
 
 settings! {
@@ -59,6 +59,9 @@ settings! {
         /// From which ports clients may connect: `secure` means ports below 1024, which only root can use on Unix
         /// machines, so that other users of a client machine cannot impersonate anyone; `insecure` means all ports.
         source_port: SourcePort = Fixed("secure");
+        /// How clients see snapshots: every directory has a directory `.snapshot`, which no listing shows (`hidden`) or the
+        /// listing of the export's own directory shows (`visible`); with `off` clients do not see snapshots.
+        snapshot_directory: SnapshotDirectory = Fixed("hidden");
         /// Required protection of connections: `none` is no protection, `tls` is TLS, `mtls` is TLS with a client
         /// certificate that `tls_client_ca` accepts. A better protection than a listed one is accepted as well.
         xprtsec: Xprtsec = Fixed("none,tls,mtls");

@@ -14,6 +14,7 @@ mod faults;
 mod fsck;
 mod full_disk;
 mod gc;
+mod golden;
 mod kms;
 mod life;
 mod live;

@@ -1,5 +1,6 @@
 //! `forebay snapshot`.
 
+use forebay_client::Status;
 use serde_json::Value;
 
 use crate::admin_http::{address, text};
@@ -23,6 +24,42 @@ fn refused(gateway: &Gateway, arguments: &[&str]) -> String {
     let asked = gateway.ask(&[&["snapshot"], arguments].concat());
     assert_eq!(asked.status.code(), Some(1), "{}", asked.stdout);
     asked.stderr
+}
+
+#[test]
+fn clients_read_snapshots_as_each_export_shows_them() {
+    let place = Place::new();
+    let config = place.path("forebay.toml");
+    let rules =
+        "[[export]]\npath = \"/\"\n\n[[export]]\npath = \"/off\"\nsnapshot_directory = \"off\"\n";
+    std::fs::write(&config, rules).unwrap();
+    let with_file = format!("--config={}", config.display());
+    let gateway = place.serve_with("data", &[QUIET, &with_file]);
+    let mut client = gateway.client();
+    let root = client.mount();
+    client.mkdir("off");
+    client.put("file", b"before");
+    snapshot(&gateway, &["create", "s"]);
+    client.put("file", b"after!");
+    // The gateway is killed before the bucket has the snapshot.
+    gateway.kill();
+    let gateway = place.serve_with("data", &[QUIET, &with_file]);
+    let mut client = gateway.client();
+    let list = client.lookup(&root, b".snapshot").unwrap();
+    let then = client.lookup(&list, b"s").unwrap();
+    let file = client.lookup(&then, b"file").unwrap();
+    assert_eq!(client.read(&file, 0, 100).unwrap(), b"before");
+    assert_eq!(client.get("file").unwrap(), b"after!");
+    // Handles of a snapshot outlive the gateway, and end with the snapshot.
+    gateway.kill();
+    let gateway = place.serve_with("data", &[QUIET, &with_file]);
+    let mut client = gateway.client();
+    assert_eq!(client.read(&file, 0, 100).unwrap(), b"before");
+    snapshot(&gateway, &["delete", "s"]);
+    assert_eq!(client.read(&file, 0, 100), Err(Status::STALE));
+    let off = client.mount_at("/off").unwrap();
+    assert_eq!(client.lookup(&off, b".snapshot"), Err(Status::NOENT));
+    gateway.stop_cleanly();
 }
 
 #[test]

@@ -358,6 +358,7 @@ async fn open_held(
         taken,
         verifier: state.verifier,
         snapshots,
+        volume: descriptor.volume,
     });
     opening.begin("replaying the log");
     crate::replay::replay(&rooms, &mut recovery, &opening).await?;

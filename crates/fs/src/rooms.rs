@@ -18,7 +18,7 @@ use forebay_object::{Cause, Store};
 use forebay_pack_store::PackStore;
 use forebay_quota::Accounts;
 use forebay_reduction::dedup::Sharing;
-use forebay_types::{BlockIndex, Inode, Lsn, SnapshotId};
+use forebay_types::{BlockIndex, Inode, Lsn, SnapshotId, VolumeId};
 use forebay_vfs::Verifier;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -49,6 +49,7 @@ pub(crate) struct Foundation<'a> {
     pub(crate) verifier: Verifier,
     /// The published snapshots.
     pub(crate) snapshots: Vec<(SnapshotId, SnapshotRecord)>,
+    pub(crate) volume: VolumeId,
 }
 
 /// The rooms of one volume.
@@ -77,6 +78,7 @@ impl Rooms {
             taken,
             verifier,
             snapshots,
+            volume,
         } = foundation;
         let (config, catalog, packs) = (Arc::new(config), Arc::new(catalog), Arc::new(packs));
         let damages = Arc::new(Damages::default());
@@ -90,7 +92,11 @@ impl Rooms {
             next_inode: taken.next_inode,
             verifier,
             start: taken.published,
-            snapshots: SnapshotList::new(taken.history.last_snapshot, snapshots),
+            snapshots: SnapshotList::new(
+                taken.history.last_snapshot,
+                environment.clock.now(),
+                snapshots,
+            ),
         }));
         let progress = Arc::new(Progress::new(taken, state.signals.clone()));
         let collector = Arc::new(Collector::new(collector::Context {
@@ -115,6 +121,8 @@ impl Rooms {
             progress: progress.clone(),
         }));
         let snapshots = Arc::new(Snapshots::new(snapshots::Context {
+            volume,
+            packs: packs.clone(),
             catalog: catalog.clone(),
             list: state.snapshots.clone(),
             progress: progress.clone(),

@@ -13,23 +13,30 @@
 //! A crash between two steps loses nothing: the record says that the deletion has begun, and each step may be repeated.
 
 mod delete;
+mod opened;
 mod sizes;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay_meta::record::{SnapshotRecord, Timestamp};
-use forebay_meta::{Catalog, MetaStore, StoreError};
-use forebay_types::{CommitNumber, Lsn, SnapshotId};
+use forebay_meta::{Catalog, StoreError};
+use forebay_pack_store::PackStore;
+use forebay_types::{CommitNumber, Lsn, SnapshotId, VolumeId};
 use forebay_vfs::Error;
+use forebay_view::View;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+
+use opened::Opened;
 
 use crate::publisher::{Progress, kept_name};
 use crate::state::{BadSnapshotName, MAX_SNAPSHOTS, Signals, SnapshotList};
 
 /// The rooms that snapshots use.
 pub(crate) struct Context {
+    pub(crate) volume: VolumeId,
+    pub(crate) packs: Arc<PackStore>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) list: Arc<SnapshotList>,
     pub(crate) progress: Arc<Progress>,
@@ -130,6 +137,7 @@ pub(crate) struct Snapshots {
     released: Mutex<Option<SnapshotId>>,
     /// Counts the steps of deletions.
     steps: watch::Sender<u64>,
+    opened: Opened,
 }
 
 impl Snapshots {
@@ -139,19 +147,48 @@ impl Snapshots {
             ordered: Mutex::default(),
             released: Mutex::default(),
             steps: watch::Sender::new(0),
+            opened: Opened::default(),
         }
     }
 
-    /// The metadata of the snapshot with this name.
-    pub(crate) async fn open(&self, name: &str) -> Result<Arc<dyn MetaStore>, SnapshotError> {
+    /// The snapshot with this name.
+    pub(crate) async fn open(&self, name: &str) -> Result<Arc<View>, SnapshotError> {
         let found = self.context.list.named(name);
         let (id, listed) = found.ok_or_else(|| SnapshotError::NotFound(name.to_owned()))?;
         if !listed.is_published {
             return Err(SnapshotError::NotPublished(name.to_owned()));
         }
+        self.opened.get(id, || self.view(id, name)).await
+    }
+
+    async fn view(&self, id: SnapshotId, name: &str) -> Result<View, SnapshotError> {
         let store = self.context.catalog.store();
         let opened = store.open_kept(&kept_name(id)).await?;
-        opened.ok_or_else(|| SnapshotError::Gone(name.to_owned()))
+        let meta = opened.ok_or_else(|| SnapshotError::Gone(name.to_owned()))?;
+        let packs = self.context.packs.clone();
+        Ok(View::of(self.context.volume, None, meta, packs))
+    }
+
+    /// The snapshot with this number, for a client. One that is not published yet is published soon: the client tries
+    /// again.
+    pub(crate) async fn image(&self, id: SnapshotId) -> Result<Arc<View>, Error> {
+        let (name, is_published) = self.context.list.name(id).ok_or(Error::Stale)?;
+        if !is_published {
+            self.context.signals.wake_publisher();
+            return Err(Error::Delay);
+        }
+        let opened = self.opened.get(id, || self.view(id, &name)).await;
+        opened.map_err(|error| match error {
+            _ if !self.context.list.has(id) => Error::Stale,
+            SnapshotError::Gone(_) => {
+                tracing::error!("{error}");
+                Error::Io
+            }
+            error => {
+                tracing::debug!("cannot open snapshot {name:?}: {error}; the client tries again");
+                Error::Delay
+            }
+        })
     }
 
     /// A snapshot that was just made.

@@ -2,6 +2,7 @@
 
 mod file_system;
 mod metrics;
+mod snapshots;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +14,6 @@ use forebay_environment::state_file::{self, LocalState};
 use forebay_object::Store;
 use forebay_types::{Epoch, Inode, Lsn, VolumeId};
 use forebay_vfs::{Timestamp, Troubles};
-use forebay_view::View;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -26,7 +26,6 @@ use crate::open::{self, Hold, OpenError};
 use crate::publisher::FlushError;
 use crate::rooms::Rooms;
 use crate::scrub::{ScrubRefusal, ScrubStatus};
-use crate::snapshots::{SnapshotError, SnapshotInfo};
 use crate::state::Stopped;
 use crate::tasks::{Engine, Tasks};
 use crate::{Compression, Expected, FsConfig, Holder, Status};
@@ -247,52 +246,6 @@ impl Volume {
         seen: &AtomicU64,
     ) -> std::result::Result<Whereabouts, PathError> {
         self.files.whereabouts(path, seen).await
-    }
-
-    /// Makes a snapshot of the whole volume with this name: of everything that was acknowledged before the call, and
-    /// nothing that is begun after it returns. Stable when it returns; the bucket has it with the next publication.
-    ///
-    /// # Errors
-    ///
-    /// See [`SnapshotError`].
-    pub async fn make_snapshot(
-        &self,
-        name: &str,
-        made_by: &str,
-    ) -> std::result::Result<SnapshotInfo, SnapshotError> {
-        let (made, end) = self.files.make_snapshot(name, made_by).await?;
-        self.files.stable(end, self.commit).await?;
-        Ok(made)
-    }
-
-    /// All snapshots, the oldest first. Reads the records of dead packs that they hold.
-    ///
-    /// # Errors
-    ///
-    /// If the metadata cannot be read.
-    pub async fn snapshots(&self) -> std::result::Result<Vec<SnapshotInfo>, SnapshotError> {
-        self.rooms.snapshots.infos().await
-    }
-
-    /// Opens a snapshot for reading. It reads through this volume's caches of frames.
-    ///
-    /// # Errors
-    ///
-    /// See [`SnapshotError`].
-    pub async fn open_snapshot(&self, name: &str) -> std::result::Result<View, SnapshotError> {
-        let meta = self.rooms.snapshots.open(name).await?;
-        let packs = self.rooms.packs.clone();
-        Ok(View::of(self.shared.volume, None, meta, packs))
-    }
-
-    /// Deletes a snapshot. Returns when the bucket knows that its deletion has begun; its space is given back in the
-    /// background. While the bucket does not answer, it waits.
-    ///
-    /// # Errors
-    ///
-    /// See [`SnapshotError`].
-    pub async fn delete_snapshot(&self, name: &str) -> std::result::Result<(), SnapshotError> {
-        self.rooms.snapshots.delete(name).await
     }
 
     /// The counts of waiting calls, by their reason; they stay valid when the volume is dropped.

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use forebay_fs::{Closed, FsConfig, LogConfig, Volume};
 use forebay_object::{CountingStore, RetrySettings, Store};
+use forebay_types::Inode;
+use forebay_vfs::{CreateMode, Credentials, FileSystem, SetAttributes, Snapshots, Stability};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
@@ -81,4 +83,80 @@ async fn a_stop_on_a_store_that_is_far_away_leaves_the_volume_to_others() {
     eprintln!("{} round trips, {requests} requests", ticks / 20);
     let opened = Volume::open(&store, config(other.path())).await;
     opened.unwrap().close(Duration::from_secs(30)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_read_in_a_snapshot_takes_at_most_two_round_trips_more_than_a_live_one() {
+    let (store, counts) = far_away(TICK);
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let made = Volume::format_and_open(&store, config(one.path())).await;
+    let volume = made.unwrap();
+    let caller = Credentials::ROOT;
+    let mode = CreateMode::Unchecked(SetAttributes::default());
+    let made = volume.create(&caller, Inode::ROOT, b"file", &mode);
+    let file = made.await.unwrap().attributes.inode;
+    // Enough metadata that opening a volume does not read all of them.
+    for number in 0..400 {
+        let name = format!("{number:0200}");
+        let made = volume.create(&caller, Inode::ROOT, name.as_bytes(), &mode);
+        made.await.unwrap();
+    }
+    let bytes = [7; 100_000];
+    let written = volume.write(&caller, file, 0, &bytes, Stability::Unstable);
+    written.await.unwrap();
+    volume.flush().await.unwrap();
+    let (_, without, without_requests) = cost(&counts, async {
+        let set = SetAttributes::default();
+        let changed = volume.setattr(&caller, file, &set, None).await;
+        changed.unwrap();
+        volume.flush().await.unwrap();
+    })
+    .await;
+    let (_, with, with_requests) = cost(&counts, async {
+        volume.make_snapshot("then", "a test").await.unwrap();
+        volume.flush().await.unwrap();
+    })
+    .await;
+    volume.close(Duration::from_secs(30)).await;
+    drop(volume);
+
+    let volume = Volume::open(&store, config(other.path())).await.unwrap();
+    let read = async |volume: &Volume| {
+        let found = volume.lookup(&caller, Inode::ROOT, b"file").await.unwrap();
+        let read = volume.read(&caller, found.inode, 0, 100).await.unwrap();
+        let found: Vec<u8> = read.data.iter().flat_map(|piece| piece.to_vec()).collect();
+        assert_eq!(found, bytes[..100]);
+    };
+    let (_, live, live_requests) = cost(&counts, read(&volume)).await;
+    volume.close(Duration::from_secs(30)).await;
+    drop(volume);
+
+    // Cold again.
+    let volume = Volume::open(&store, config(one.path())).await.unwrap();
+    let id = volume.snapshot_named(b"then").unwrap();
+    // What the LOOKUP of the snapshot's name and of the file's name do.
+    let ((image, found), names, _) = cost(&counts, async {
+        let image = volume.snapshot(id).await.unwrap();
+        let found = image.lookup(&caller, Inode::ROOT, b"file").await.unwrap();
+        (image, found.inode)
+    })
+    .await;
+    let (_, past, past_requests) = cost(&counts, async {
+        let read = image.read(&caller, found, 0, 100).await.unwrap();
+        let found: Vec<u8> = read.data.iter().flat_map(|piece| piece.to_vec()).collect();
+        assert_eq!(found, bytes[..100]);
+    })
+    .await;
+    volume.close(Duration::from_secs(30)).await;
+    eprintln!("a publication: {without} round trips, {without_requests} requests");
+    eprintln!("with a snapshot: {with} round trips, {with_requests} requests");
+    eprintln!("live: {live} round trips, {live_requests} requests");
+    eprintln!(
+        "in a snapshot: {names} round trips for the names, then {past}, {past_requests} requests"
+    );
+    assert!(past <= live + 2, "{past} round trips, live {live}");
+    assert!(
+        names + past <= live + 3,
+        "{names} and {past} round trips, live {live}"
+    );
 }

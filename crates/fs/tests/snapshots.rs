@@ -10,6 +10,7 @@ use forebay_vfs::{FileSystem, SetAttributes, Stability};
 use crate::common::{Bucket, Life, ROOT, eventually, pattern, read};
 
 mod histories;
+mod seen;
 
 const MIB: u64 = 1 << 20;
 
@@ -44,7 +45,7 @@ fn names(life: &Life) -> Vec<String> {
 fn content(life: &Life, snapshot: &str, inode: Inode, len: usize) -> Vec<u8> {
     life.run(|volume| async move {
         let view = volume.open_snapshot(snapshot).await.unwrap();
-        read(&view, inode, 0, len).await.unwrap()
+        read(&*view, inode, 0, len).await.unwrap()
     })
 }
 

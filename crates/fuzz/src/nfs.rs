@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use forebay_nfs::fuzzing::{Answer, Service, reply_bound};
-use forebay_nfs::handle::{HANDLE_BYTES, Handles, Named};
+use forebay_nfs::handle::{Handle, Handles, Named, Tree};
 use forebay_nfs::{AddressRange, Export, Flavors, Limits, Rule, ServerConfig, Squash};
 use forebay_types::{Inode, VolumeId};
 use forebay_vfs::memory::MemoryFileSystem;
@@ -34,9 +34,10 @@ pub(crate) const GUEST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 1, 2, 3)
 pub(crate) const STRANGER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 
 /// The handle of an object in the first export. The root directory is 1, the objects that [`World::new`] makes follow.
-pub(crate) fn handle(inode: u64) -> [u8; HANDLE_BYTES] {
+pub(crate) fn handle(inode: u64) -> Handle {
     Handles::new(HANDLE_KEY, VOLUME).encode(Named {
         export: 1,
+        tree: Tree::Live,
         inode: Inode(inode),
     })
 }

@@ -71,6 +71,7 @@ use slatedb::config::{
     CloseOptions, DurabilityLevel, FlushOptions, FlushType, ReadOptions, ScanOptions, Settings,
     SstBlockSize, WriteOptions,
 };
+use slatedb::db_cache::DbCache;
 use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
 use slatedb::{CloseReason, Db, ErrorKind, WriteBatch};
 use tokio::sync::{Mutex, Notify};
@@ -167,6 +168,18 @@ pub struct SlateStore {
     kept: Kept,
 }
 
+/// The scope of keys in the cache: the open store and its kept states have the same tables.
+const CACHE_SCOPE: u64 = 0;
+
+/// A cache of at most `bytes` bytes; `None` for 0.
+fn cache(bytes: u64) -> Option<Arc<dyn DbCache>> {
+    let options = FoyerCacheOptions {
+        max_capacity: bytes,
+        shards: 4,
+    };
+    (bytes > 0).then(|| Arc::new(FoyerCache::new_with_opts(options)) as Arc<dyn DbCache>)
+}
+
 impl SlateStore {
     /// Opens the store of a volume that is not sealed under `path` and fences those opened before; creates it if it
     /// does not exist. Must be called within a tokio runtime, which runs its background work from then on.
@@ -203,19 +216,14 @@ impl SlateStore {
             .with_settings(engine_settings())
             .with_system_clock(clock.clone())
             .with_sst_block_size(BLOCK_SIZE);
-        let builder = match settings.cache_bytes {
+        let cache = cache(settings.cache_bytes);
+        let builder = match &cache {
             // SlateDB warns about a cache of size zero.
-            0 => builder.with_db_cache_disabled(),
-            max_capacity => {
-                let cache = FoyerCache::new_with_opts(FoyerCacheOptions {
-                    max_capacity,
-                    shards: 4,
-                });
-                builder.with_db_cache(Arc::new(cache), 0)
-            }
+            None => builder.with_db_cache_disabled(),
+            Some(cache) => builder.with_db_cache(cache.clone(), CACHE_SCOPE),
         };
         let db = within(settings.timeout, builder.build()).await?;
-        let kept = Kept::new(store.clone(), path.clone(), settings.timeout);
+        let kept = Kept::new(store.clone(), path.clone(), settings.timeout, cache);
         clock.follow(&db);
         let changed = Arc::new(Notify::new());
         let housekeeper = Housekeeper::start(
@@ -448,7 +456,7 @@ impl MetaStore for SlateStore {
     }
 
     async fn open_kept(&self, name: &str) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
-        let reader = self.kept.open(name).await?;
+        let reader = self.kept.open(&self.db, name).await?;
         Ok(reader.map(|reader| Arc::new(reader) as Arc<dyn MetaStore>))
     }
 

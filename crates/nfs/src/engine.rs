@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use forebay_vfs::{FileSystem, Troubles};
+use forebay_vfs::{Snapshots, Troubles};
 use forebay_waits::{For, waiting};
 
 pub(crate) use lane::{Lane, demand, may_be_put_off};
@@ -46,7 +46,7 @@ pub(crate) struct Engine<F> {
 /// Replaces the exports of a server while it serves; see [`crate::Server::export_control`].
 pub struct ExportControl<F>(pub(crate) Arc<Engine<F>>);
 
-impl<F: FileSystem> ExportControl<F> {
+impl<F: Snapshots> ExportControl<F> {
     /// Replaces the server's exports. The new ones apply at once and on every connection, to the calls that begin
     /// after this; calls in flight finish under the rules under which they began. Handles stay valid as long as the
     /// client may use an export with their number. `view` is as for [`crate::Server::bind_views`]. On an error the
@@ -107,11 +107,7 @@ impl<'a> Program<'a> {
 
 /// Answers a call for which there is no room with NFS3ERR_JUKEBOX. `head` may be only the beginning of the call. Only
 /// a WRITE has a valid reason to be longer than the kept bytes; any other call that was cut has bytes left over.
-pub(crate) fn put_off<F: FileSystem>(
-    session: &Session<F>,
-    head: &[u8],
-    buffer: Vec<u8>,
-) -> Outcome {
+pub(crate) fn put_off<F: Snapshots>(session: &Session<F>, head: &[u8], buffer: Vec<u8>) -> Outcome {
     let metrics = &session.engine.metrics;
     let call = match Call::decode(head) {
         Ok(call) => call,
@@ -136,7 +132,7 @@ pub(crate) fn put_off<F: FileSystem>(
     Outcome::Reply(reply)
 }
 
-impl<F: FileSystem> Engine<F> {
+impl<F: Snapshots> Engine<F> {
     pub(crate) fn new(config: &ServerConfig, view: impl Fn(View) -> Arc<F>) -> Engine<F> {
         let limits = &config.limits;
         let replay = ReplayCache::new(
@@ -184,7 +180,7 @@ impl<F: FileSystem> Engine<F> {
 }
 
 /// Serves one record. The reply is built in the memory of `buffer`.
-pub(crate) async fn execute<F: FileSystem>(
+pub(crate) async fn execute<F: Snapshots>(
     session: &Session<F>,
     record: &[u8],
     now: Instant,
@@ -226,7 +222,7 @@ pub(crate) async fn execute<F: FileSystem>(
 }
 
 /// Serves a record if it is a READ of data in memory. Otherwise nothing was done, and the buffer is returned.
-pub(crate) fn execute_in_memory<F: FileSystem>(
+pub(crate) fn execute_in_memory<F: Snapshots>(
     session: &Session<F>,
     record: &[u8],
     buffer: Vec<u8>,
@@ -247,7 +243,7 @@ pub(crate) fn execute_in_memory<F: FileSystem>(
 }
 
 /// Answers AUTH_TLS (RFC 9289, section 4.1), on NULL of any program that is served.
-fn start_tls<F: FileSystem>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u8>) -> Outcome {
+fn start_tls<F: Snapshots>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u8>) -> Outcome {
     let metrics = &session.engine.metrics;
     let deny = |denial, buffer| {
         metrics.calls_denied.add(1);
@@ -276,7 +272,7 @@ fn start_tls<F: FileSystem>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u
     }
 }
 
-async fn mount<F: FileSystem>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u8>) -> Outcome {
+async fn mount<F: Snapshots>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u8>) -> Outcome {
     let engine = &*session.engine;
     let request = mount::Request {
         handles: &engine.handles,
@@ -305,7 +301,7 @@ async fn mount<F: FileSystem>(session: &Session<F>, call: &Call<'_>, buffer: Vec
     Outcome::Reply(reply)
 }
 
-async fn nfs<F: FileSystem>(
+async fn nfs<F: Snapshots>(
     session: &Session<F>,
     call: &Call<'_>,
     caller: Credential,
@@ -351,7 +347,7 @@ async fn nfs<F: FileSystem>(
 
 /// Checks whether a call was executed before. If it was, or is in flight, returns its outcome; otherwise returns the
 /// ticket to report the result with, if a repetition must not be executed again.
-async fn first_time<'a, F: FileSystem>(
+async fn first_time<'a, F: Snapshots>(
     session: &'a Session<F>,
     is_replayed: bool,
     record: &[u8],
@@ -388,7 +384,7 @@ async fn first_time<'a, F: FileSystem>(
     }
 }
 
-async fn lock<F: FileSystem>(
+async fn lock<F: Snapshots>(
     session: &Session<F>,
     locks: &LockManager,
     call: &Call<'_>,
@@ -450,7 +446,7 @@ async fn lock<F: FileSystem>(
     }
 }
 
-fn status<F: FileSystem>(
+fn status<F: Snapshots>(
     session: &Session<F>,
     locks: &LockManager,
     call: &Call<'_>,
@@ -479,7 +475,7 @@ fn status<F: FileSystem>(
 }
 
 /// Serves a datagram, of NSM only, and returns the answer, if any. This never waits.
-pub(crate) fn execute_datagram<F: FileSystem>(
+pub(crate) fn execute_datagram<F: Snapshots>(
     session: &Session<F>,
     datagram: &[u8],
 ) -> Option<Reply> {

@@ -11,11 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_types::{Inode, bounded_u32};
-use forebay_vfs::{ClientId, Credentials, Error, FileKind, FileSystem};
+use forebay_vfs::{ClientId, Credentials, Error, FileKind, Snapshots};
 use parking_lot::Mutex;
 
 use crate::address::ClientNetwork;
-use crate::{Export, Rule, Transport, View};
+use crate::handle::Tree;
+use crate::object::Object;
+use crate::{Export, Rule, SnapshotAccess, Transport, View};
 
 /// No path names a deeper directory: paths have at most 4096 bytes (PATH_MAX).
 const MAX_DEPTH: usize = 4096 / 2;
@@ -182,39 +184,70 @@ impl<F> Entry<F> {
     }
 }
 
-impl<F: FileSystem> Exports<F> {
+impl<F: Snapshots> Exports<F> {
     /// Resolves the path of an export to its current directory.
     pub(crate) async fn resolve(&self, grant: Grant) -> Result<Inode, Error> {
         let entry = self.list.get(grant.place as usize);
         let (entry, fs) = entry.zip(self.fs(grant)).ok_or(Error::NotFound)?;
-        let inode = walk(fs, Inode::ROOT, names(&entry.export.path)).await?;
+        // An export is a directory of the live file system.
+        let root = Object::live(fs, Inode::ROOT, SnapshotAccess::Off);
+        let inode = walk(root, names(&entry.export.path)).await?.inode;
         entry.root.store(inode.0, Ordering::Relaxed);
         Ok(inode)
     }
 
+    /// The directory of an export.
+    async fn top(&self, grant: Grant, entry: &Entry<F>) -> Result<Inode, Error> {
+        if names(&entry.export.path).next().is_none() {
+            return Ok(Inode::ROOT);
+        }
+        match entry.root.load(Ordering::Relaxed) {
+            0 => self.resolve(grant).await,
+            known => Ok(Inode(known)),
+        }
+    }
+
+    /// Whether the listing of a directory has its snapshots: that of the export's own directory, if the rule says so.
+    pub(crate) async fn shows_list(
+        &self,
+        grant: Grant,
+        directory: Object<'_, F>,
+    ) -> Result<bool, Error> {
+        let rule = self.rule(grant);
+        let is_visible = rule.is_some_and(|rule| rule.snapshots == SnapshotAccess::Visible);
+        match self.list.get(grant.place as usize) {
+            Some(entry) if is_visible && directory.tree == Tree::Live => {
+                Ok(directory.inode == self.top(grant, entry).await?)
+            }
+            _ => Ok(false),
+        }
+    }
+
     /// Whether `..` of a directory must be hidden from clients of the export: at the export's own directory,
     /// and where a directory was moved out of the export while a client had its handle.
-    pub(crate) async fn leads_out(&self, grant: Grant, directory: Inode) -> Result<bool, Error> {
+    pub(crate) async fn leads_out(
+        &self,
+        grant: Grant,
+        directory: Object<'_, F>,
+    ) -> Result<bool, Error> {
+        // Its parent is where it was reached from.
+        if directory.tree == Tree::List {
+            return Ok(false);
+        }
         let entry = self.list.get(grant.place as usize);
-        let Some((entry, fs)) = entry.zip(self.fs(grant)) else {
+        let Some(entry) = entry else {
             return Ok(true);
         };
-        if names(&entry.export.path).next().is_none() {
-            return Ok(directory == Inode::ROOT);
-        }
-        let top = match entry.root.load(Ordering::Relaxed) {
-            0 => self.resolve(grant).await?,
-            known => Inode(known),
-        };
+        let top = self.top(grant, entry).await?;
         let mut at = directory;
         for _ in 0..MAX_DEPTH {
-            if at == top {
-                return Ok(directory == top);
+            if at.inode == top {
+                return Ok(directory.inode == top);
             }
-            if at == Inode::ROOT {
+            if at.inode == Inode::ROOT {
                 return Ok(true);
             }
-            at = fs.lookup(&root(), at, b"..").await?.inode;
+            at = at.lookup(&root(), b"..").await?.0;
         }
         Ok(true)
     }
@@ -262,21 +295,20 @@ pub(crate) fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Walks from a directory down a path as root, to a directory. Fails on `.` and `..`, and on symbolic
 /// links.
-pub(crate) async fn walk<'a, F: FileSystem>(
-    fs: &F,
-    from: Inode,
+pub(crate) async fn walk<'a, 'f, F: Snapshots>(
+    from: Object<'f, F>,
     names: impl Iterator<Item = &'a [u8]>,
-) -> Result<Inode, Error> {
+) -> Result<Object<'f, F>, Error> {
     let mut at = from;
     for name in names {
         if name == b"." || name == b".." {
             return Err(Error::NotFound);
         }
-        let found = fs.lookup(&root(), at, name).await?;
+        let (object, found) = at.lookup(&root(), name).await?;
         if found.kind != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
-        at = found.inode;
+        at = object;
     }
     Ok(at)
 }

@@ -6,6 +6,12 @@
 //! | format | zero     | export id | volume tag  | inode | MAC   |
 //! | (= 1)  | 3 bytes  | u32       | 8 bytes     | u64   |       |
 //! +--------+----------+-----------+-------------+-------+-------+
+//!
+//!  0        1          4           8             16      24         32      40
+//! +--------+----------+-----------+-------------+-------+----------+-------+
+//! | format | zero     | export id | volume tag  | inode | snapshot | MAC   |
+//! | (= 2)  | 3 bytes  | u32       | 8 bytes     | u64   | u64      |       |
+//! +--------+----------+-----------+-------------+-------+----------+-------+
 //! ```
 //!
 //! Numbers are big-endian. The volume tag is the first half of the volume's identity. The MAC is the
@@ -13,30 +19,73 @@
 //! client cannot forge a handle for a directory outside its export, or try inodes one by one.
 //! A handle contains no time and no server state, so it survives restarts. The inode number also serves as the
 //! generation: a volume never reuses one, so a handle of a removed object stays stale.
+//!
+//! Format 1 names an object of the live file system, format 2 an object as a snapshot has it. Snapshot 0 is none: it names
+//! the directory `.snapshot` in the directory with that inode. Numbers of snapshots are not reused either.
 
-use forebay_types::{Inode, VolumeId};
+use std::ops::Deref;
 
-/// Bytes of a handle.
-pub const HANDLE_BYTES: usize = MAC_AT + MAC_BYTES;
+use forebay_types::{Inode, SnapshotId, VolumeId};
 
-const FORMAT: u8 = 1;
+use crate::file_ids::FileIds;
+
+/// Bytes of a handle in the live file system.
+pub const HANDLE_BYTES: usize = LIVE_SIGNED + MAC_BYTES;
+/// Bytes of a handle in a snapshot.
+pub const SNAPSHOT_HANDLE_BYTES: usize = SNAPSHOT_SIGNED + MAC_BYTES;
+
+const LIVE_FORMAT: u8 = 1;
+const SNAPSHOT_FORMAT: u8 = 2;
 const EXPORT_AT: usize = 4;
 const VOLUME_AT: usize = EXPORT_AT + 4;
 const VOLUME_BYTES: usize = 8;
 const INODE_AT: usize = VOLUME_AT + VOLUME_BYTES;
-const MAC_AT: usize = INODE_AT + 8;
+const LIVE_SIGNED: usize = INODE_AT + 8;
+const SNAPSHOT_SIGNED: usize = LIVE_SIGNED + 8;
 const MAC_BYTES: usize = 8;
 
+/// Number of no snapshot.
+const NO_SNAPSHOT: u64 = 0;
+
 // RFC 1813 allows 64 (NFS3_FHSIZE).
-const _: () = assert!(HANDLE_BYTES <= 64 && HANDLE_BYTES.is_multiple_of(4));
+const _: () = assert!(SNAPSHOT_HANDLE_BYTES <= 64);
+const _: () = assert!(HANDLE_BYTES.is_multiple_of(4) && SNAPSHOT_HANDLE_BYTES.is_multiple_of(4));
+
+/// The tree that has an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tree {
+    /// The live file system.
+    Live,
+    /// The directories `.snapshot`: the inode is that of the directory that has it.
+    List,
+    /// The image of a snapshot.
+    Snapshot(SnapshotId),
+}
 
 /// The object that a handle names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The export under which it was given out.
     pub export: u32,
+    /// The tree that has the object.
+    pub tree: Tree,
     /// The object.
     pub inode: Inode,
+}
+
+/// An encoded handle.
+#[derive(Clone, Copy)]
+pub struct Handle {
+    bytes: [u8; SNAPSHOT_HANDLE_BYTES],
+    length: usize,
+}
+
+impl Deref for Handle {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
 }
 
 /// Why a handle is refused.
@@ -64,43 +113,63 @@ impl Handles {
         }
     }
 
-    /// The volume as a number, for `fsid`.
-    pub fn volume_number(&self) -> u64 {
-        u64::from_be_bytes(self.volume)
+    /// How attributes of this tree's objects name them.
+    pub fn ids(&self, tree: Tree) -> FileIds {
+        FileIds::new(u64::from_be_bytes(self.volume), tree)
     }
 
     /// Encodes the handle of an object.
-    pub fn encode(&self, named: Named) -> [u8; HANDLE_BYTES] {
-        let mut handle = [0; HANDLE_BYTES];
-        handle[0] = FORMAT;
-        handle[EXPORT_AT..VOLUME_AT].copy_from_slice(&named.export.to_be_bytes());
-        handle[VOLUME_AT..INODE_AT].copy_from_slice(&self.volume);
-        handle[INODE_AT..MAC_AT].copy_from_slice(&named.inode.0.to_be_bytes());
-        let mac = self.mac(&handle[..MAC_AT]);
-        handle[MAC_AT..].copy_from_slice(&mac);
-        handle
+    pub fn encode(&self, named: Named) -> Handle {
+        let mut bytes = [0; SNAPSHOT_HANDLE_BYTES];
+        bytes[EXPORT_AT..VOLUME_AT].copy_from_slice(&named.export.to_be_bytes());
+        bytes[VOLUME_AT..INODE_AT].copy_from_slice(&self.volume);
+        bytes[INODE_AT..LIVE_SIGNED].copy_from_slice(&named.inode.0.to_be_bytes());
+        let snapshot = match named.tree {
+            Tree::Live => None,
+            Tree::List => Some(NO_SNAPSHOT),
+            Tree::Snapshot(id) => Some(id.0),
+        };
+        let signed = match snapshot {
+            None => {
+                bytes[0] = LIVE_FORMAT;
+                LIVE_SIGNED
+            }
+            Some(snapshot) => {
+                bytes[0] = SNAPSHOT_FORMAT;
+                bytes[LIVE_SIGNED..SNAPSHOT_SIGNED].copy_from_slice(&snapshot.to_be_bytes());
+                SNAPSHOT_SIGNED
+            }
+        };
+        let length = signed + MAC_BYTES;
+        let mac = self.mac(&bytes[..signed]);
+        bytes[signed..length].copy_from_slice(&mac);
+        Handle { bytes, length }
     }
 
     /// Verifies a handle that a client sent, and returns the object that it names.
     pub fn decode(&self, handle: &[u8]) -> Result<Named, BadHandle> {
-        let handle: &[u8; HANDLE_BYTES] = handle.try_into().map_err(|_| BadHandle::Malformed)?;
-        let (signed, mac) = handle.split_at(MAC_AT);
+        let (signed, mac) = match (handle.first(), handle.len()) {
+            (Some(&LIVE_FORMAT), HANDLE_BYTES) => handle.split_at(LIVE_SIGNED),
+            (Some(&SNAPSHOT_FORMAT), SNAPSHOT_HANDLE_BYTES) => handle.split_at(SNAPSHOT_SIGNED),
+            _ => return Err(BadHandle::Malformed),
+        };
         // All bytes are compared, so that the time taken does not reveal how many were right.
         let pairs = self.mac(signed).into_iter().zip(mac);
         let wrong = pairs.fold(0, |wrong, (right, given)| wrong | (right ^ given));
-        if handle[0] != FORMAT {
-            return Err(BadHandle::Malformed);
-        }
-        if wrong != 0 || handle[VOLUME_AT..INODE_AT] != self.volume {
+        if wrong != 0 || signed[VOLUME_AT..INODE_AT] != self.volume {
             return Err(BadHandle::Forged);
         }
         let mut export = [0; 4];
-        export.copy_from_slice(&handle[EXPORT_AT..VOLUME_AT]);
-        let mut inode = [0; 8];
-        inode.copy_from_slice(&handle[INODE_AT..MAC_AT]);
+        export.copy_from_slice(&signed[EXPORT_AT..VOLUME_AT]);
+        let tree = match signed.get(LIVE_SIGNED..SNAPSHOT_SIGNED).map(number) {
+            None => Tree::Live,
+            Some(NO_SNAPSHOT) => Tree::List,
+            Some(id) => Tree::Snapshot(SnapshotId(id)),
+        };
         Ok(Named {
             export: u32::from_be_bytes(export),
-            inode: Inode(u64::from_be_bytes(inode)),
+            tree,
+            inode: Inode(number(&signed[INODE_AT..LIVE_SIGNED])),
         })
     }
 
@@ -119,6 +188,13 @@ impl std::fmt::Debug for Handles {
     }
 }
 
+/// The number in these 8 bytes.
+fn number(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,11 +202,16 @@ mod tests {
 
     const NAMED: Named = Named {
         export: 7,
+        tree: Tree::Live,
         inode: Inode(0x0102),
     };
 
     fn handles() -> Handles {
         Handles::new([5; 32], VolumeId([9; 16]))
+    }
+
+    fn in_tree(tree: Tree) -> Named {
+        Named { tree, ..NAMED }
     }
 
     #[test]
@@ -145,25 +226,43 @@ mod tests {
     }
 
     #[test]
+    fn golden_handle_of_a_snapshot() {
+        let handle = handles().encode(in_tree(Tree::Snapshot(SnapshotId(0x0304))));
+        let signed = [
+            2, 0, 0, 0, 0, 0, 0, 7, 9, 9, 9, 9, 9, 9, 9, 9, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0,
+            0, 3, 4,
+        ];
+        assert_eq!(handle[..32], signed);
+        let mac = blake3::keyed_hash(&[5; 32], &signed);
+        assert_eq!(handle[32..], mac.as_bytes()[..8]);
+    }
+
+    #[test]
     fn a_handle_survives_a_restart() {
-        let handle = handles().encode(NAMED);
-        assert_eq!(handles().decode(&handle), Ok(NAMED));
+        let trees = [Tree::Live, Tree::List, Tree::Snapshot(SnapshotId(1))];
+        for named in trees.map(in_tree) {
+            let handle = handles().encode(named);
+            assert_eq!(handles().decode(&handle), Ok(named));
+        }
     }
 
     #[test]
     fn any_change_is_noticed() {
-        let handle = handles().encode(NAMED);
-        for bit in 0..HANDLE_BYTES * 8 {
-            let mut changed = handle;
-            changed[bit / 8] ^= 1 << (bit % 8);
-            let seen = if bit < 8 {
-                BadHandle::Malformed
-            } else {
-                BadHandle::Forged
-            };
-            assert_eq!(handles().decode(&changed), Err(seen));
+        for tree in [Tree::Live, Tree::Snapshot(SnapshotId(1))] {
+            let handle = handles().encode(in_tree(tree));
+            for bit in 0..handle.len() * 8 {
+                let mut changed = handle.to_vec();
+                changed[bit / 8] ^= 1 << (bit % 8);
+                let seen = if bit < 8 {
+                    BadHandle::Malformed
+                } else {
+                    BadHandle::Forged
+                };
+                assert_eq!(handles().decode(&changed), Err(seen));
+            }
+            let shorter = &handle[..handle.len() - 1];
+            assert_eq!(handles().decode(shorter), Err(BadHandle::Malformed));
         }
-        assert_eq!(handles().decode(&handle[..31]), Err(BadHandle::Malformed));
         assert_eq!(handles().decode(b""), Err(BadHandle::Malformed));
     }
 

@@ -1,6 +1,6 @@
 //! Forebay: the NFSv3 protocol engine.
 //!
-//! It stands between sockets and any implementation of [`forebay_vfs::FileSystem`]. From the outside in:
+//! It stands between sockets and any implementation of [`forebay_vfs::Snapshots`], a file system with its snapshots. From the outside in:
 //!
 //! * [`Server`] is the async shell: it accepts connections, reads their bytes into pooled buffers,
 //!   starts calls, gathers their replies and writes them, all within [`Limits`].
@@ -10,7 +10,7 @@
 //!   with its 22 procedures. Calls that must not be executed twice pass through the replay cache.
 //! * [`nlm`] serves file locks, and [`nsm`] receives notice of client reboots. Both are served once
 //!   [`Server::with_locks`] was called; the server then also notifies clients of its own restarts.
-//! * [`handle`] names inodes in file handles. The exports define which clients may use them; a [`Rule`] of an
+//! * [`handle`] names inodes in file handles, and [`FileIds`] in attributes, each live or as a snapshot has it. The exports define which clients may use them; a [`Rule`] of an
 //!   export defines with which rights and as which user. [`ExportControl`] replaces them while clients are connected.
 //! * [`Tls`] moves a connection to TLS when its client asks for it (RFC 9289); a rule says which
 //!   [`Transports`] are good enough.
@@ -27,6 +27,7 @@ mod address;
 mod config;
 mod engine;
 mod exports;
+mod file_ids;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -40,6 +41,7 @@ pub mod mount;
 pub mod nfs3;
 pub mod nlm;
 pub mod nsm;
+mod object;
 mod outgoing;
 pub mod record;
 mod replay;
@@ -55,10 +57,11 @@ pub mod xdr;
 pub use address::{AddressRange, AddressRangeError};
 pub use config::{ConfigError, Export, Limits, NOBODY, ServerConfig, TRANSFER_BYTES};
 pub use engine::ExportControl;
+pub use file_ids::FileIds;
 pub use forebay_lock::Limits as LockLimits;
 pub use locks::{ClientListStore, LockConfig};
 pub use metrics::{BusyFile, Metrics};
-pub use rule::{Anonymous, ExportAccess, Flavors, Rule, SourcePort, Squash, View};
+pub use rule::{Anonymous, ExportAccess, Flavors, Rule, SnapshotAccess, SourcePort, Squash, View};
 pub use seen::{CallFilter, CallWatch, Seen, SeenCall, SeenCalls};
 pub use server::Server;
 pub use tls::{Tls, TlsControl, TlsError};

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use forebay_types::bounded_u32;
-use forebay_vfs::{Error, FileSystem};
+use forebay_vfs::{Error, Snapshots};
 use parking_lot::Mutex;
 
 use crate::exports::{Client, Exports, Grant, names, walk};
-use crate::handle::{HANDLE_BYTES, Handles, Named};
+use crate::handle::{Handle, Handles, Named};
+use crate::object::Object;
 use crate::rpc::Reply;
 use crate::xdr::{Malformed, Reader};
 
@@ -116,7 +117,7 @@ pub(crate) enum Done {
 }
 
 /// Executes a call and appends its results.
-pub(crate) async fn call<F: FileSystem>(
+pub(crate) async fn call<F: Snapshots>(
     request: &Request<'_, F>,
     procedure: u32,
     mut arguments: Reader<'_>,
@@ -179,7 +180,7 @@ pub(crate) async fn call<F: FileSystem>(
     Ok(Done::Other)
 }
 
-async fn mnt<F: FileSystem>(request: &Request<'_, F>, path: &[u8], reply: &mut Reply) -> Done {
+async fn mnt<F: Snapshots>(request: &Request<'_, F>, path: &[u8], reply: &mut Reply) -> Done {
     match root_handle(request, path).await {
         Ok((handle, grant)) => {
             request.mounts.add(Mount {
@@ -211,19 +212,24 @@ async fn mnt<F: FileSystem>(request: &Request<'_, F>, path: &[u8], reply: &mut R
 }
 
 /// Returns the handle of a directory at or below an export, and what the client is allowed there.
-async fn root_handle<F: FileSystem>(
+async fn root_handle<F: Snapshots>(
     request: &Request<'_, F>,
     path: &[u8],
-) -> Result<([u8; HANDLE_BYTES], Grant), u32> {
+) -> Result<(Handle, Grant), u32> {
     let (grant, rest) = request.exports.holding(path, request.client).ok_or(ACCES)?;
     let found = async {
         let fs = request.exports.fs(grant).ok_or(Error::NotFound)?;
+        let rule = request.exports.rule(grant).ok_or(Error::NotFound)?;
         let root = request.exports.resolve(grant).await?;
-        walk(fs, root, rest.into_iter()).await
+        walk(Object::live(fs, root, rule.snapshots), rest.into_iter()).await
     };
-    let inode = found.await.map_err(mount_status)?;
-    let export = grant.export();
-    Ok((request.handles.encode(Named { export, inode }), grant))
+    let found = found.await.map_err(mount_status)?;
+    let handle = request.handles.encode(Named {
+        export: grant.export(),
+        tree: found.tree,
+        inode: found.inode,
+    });
+    Ok((handle, grant))
 }
 
 /// `mountstat3` has fewer errors than `nfsstat3`, with the same numbers.

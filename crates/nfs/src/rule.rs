@@ -33,6 +33,8 @@ pub struct Rule {
     pub transports: Transports,
     /// The view in which they see the file system.
     pub view: View,
+    /// How they see snapshots.
+    pub snapshots: SnapshotAccess,
 }
 
 /// No clients yet; otherwise the defaults of exports(5): root is squashed, credentials are AUTH_SYS, ports privileged,
@@ -48,6 +50,7 @@ impl Default for Rule {
             source_port: SourcePort::Privileged,
             transports: Transports::ANY,
             view: View::default(),
+            snapshots: SnapshotAccess::default(),
         }
     }
 }
@@ -60,6 +63,18 @@ pub enum ExportAccess {
     ReadWrite,
     /// Every call that would change something is answered with NFS3ERR_ROFS.
     ReadOnly,
+}
+
+/// How clients see the snapshots of the file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SnapshotAccess {
+    /// Not at all.
+    Off,
+    /// By the name `.snapshot`, which every directory has and no listing: programs that walk through a tree do not enter it.
+    #[default]
+    Hidden,
+    /// The same, and the export's own directory lists it.
+    Visible,
 }
 
 /// Which callers of an export are mapped to its anonymous user.

@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_vfs::{FileSystem, Trouble, Troubles};
+use forebay_vfs::{Snapshots, Trouble, Troubles};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -80,7 +80,7 @@ struct Shared<F> {
     limits: Limits,
 }
 
-impl<F: FileSystem> Server<F> {
+impl<F: Snapshots> Server<F> {
     /// Listens on `address`; port 0 takes a free one. Fails when the address is not available, and with
     /// [`io::ErrorKind::InvalidInput`] and a [`crate::ConfigError`] on an invalid configuration. Clients can connect
     /// from now on; [`Server::serve`] serves them.
@@ -178,7 +178,7 @@ impl<F: FileSystem> Server<F> {
     /// Serves until `shutdown` completes, and then stops: accepts no more connections, reads no more,
     /// finishes the calls that were read, sends their replies, and closes, all within
     /// [`Limits::grace`]. Calls that are not done by then are dropped, which leaves each executed or not executed, as
-    /// [`FileSystem`] promises.
+    /// [`FileSystem`](forebay_vfs::FileSystem) promises.
     ///
     /// Dropping the future ends everything at once.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
@@ -258,7 +258,7 @@ fn report(ended: Result<(), tokio::task::JoinError>, metrics: &Metrics) {
     }
 }
 
-impl<F: FileSystem> Shared<F> {
+impl<F: Snapshots> Shared<F> {
     fn accept(
         self: &Arc<Self>,
         stream: TcpStream,

@@ -156,7 +156,7 @@ pub(crate) async fn compare_snapshots(
             .open_snapshot(name)
             .await
             .map_err(|error| format!("snapshot {name}: {error}"))?;
-        compare(&view, kept)
+        compare(&*view, kept)
             .await
             .map_err(|why| format!("snapshot {name}: {why}"))?;
     }

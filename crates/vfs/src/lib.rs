@@ -2,7 +2,7 @@
 //!
 //! A front end speaks a protocol and knows no block, log or bucket; a file system knows no
 //! protocol. This crate defines the interface between them: POSIX-shaped attributes, one error type
-//! ([`Error`]), one trait ([`FileSystem`]), counts of waiting and refused calls ([`Troubles`]) and the rules of access
+//! ([`Error`]), the traits [`FileSystem`] and [`Snapshots`], counts of waiting and refused calls ([`Troubles`]) and the rules of access
 //! ([`permission`]). Benchmarks and tests of a front end use a file system in memory behind it.
 
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@ mod error;
 pub mod memory;
 mod operations;
 pub mod permission;
+mod snapshots;
 mod trouble;
 
 pub use attributes::{
@@ -26,4 +27,5 @@ pub use operations::{
     Change, ClientId, CreateMode, Created, Credentials, DirectoryEntry, FileSystem, Groups,
     Listing, NewNode, ReadReply, Stability, Statistics, Verifier, WriteReply,
 };
+pub use snapshots::Snapshots;
 pub use trouble::{Counts, Trouble, Troubles, Waiting};

@@ -11,6 +11,7 @@
 //!     rename      moving and replacing                                /  names at a time
 //!     attributes  GETATTR, SETATTR, READLINK
 //!     content     READ, WRITE, COMMIT
+//!     snapshots   other file systems that a test gives it
 //!       node      attributes and content of one object, under its lock
 //!         data       bytes of a file in shared pieces of 64 KiB
 //!         directory  entries by name and by cookie
@@ -27,6 +28,7 @@ mod directory;
 mod names;
 mod node;
 mod rename;
+mod snapshots;
 mod space;
 mod table;
 
@@ -47,6 +49,7 @@ use crate::{
 };
 use directory::Directory;
 use node::{Content, Node, State};
+use snapshots::Images;
 use space::Space;
 use table::Table;
 
@@ -63,6 +66,7 @@ pub struct MemoryFileSystem {
     naming: Mutex<()>,
     space: Space,
     verifier: Verifier,
+    images: Mutex<Images>,
 }
 
 impl MemoryFileSystem {
@@ -97,6 +101,7 @@ impl MemoryFileSystem {
             naming: Mutex::new(()),
             space: Space::new(bytes),
             verifier: Verifier(born_nanos.to_be_bytes()),
+            images: Mutex::default(),
         }
     }
 }

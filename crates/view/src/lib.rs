@@ -6,6 +6,7 @@
 //! | module | provides |
 //! |---|---|
 //! | `moment` | opening, names, records and bytes |
+//! | `frames` | the frames that were read last |
 //! | `file_system` | the operations of NFS over that |
 //! | [`convert`] | records as front ends see them; the file system that writes uses it as well |
 
@@ -13,6 +14,7 @@
 
 pub mod convert;
 mod file_system;
+mod frames;
 mod moment;
 
 pub use moment::{View, ViewError, data_keys};

@@ -19,8 +19,10 @@ use forebay_pack::PackKeys;
 use forebay_pack_store::{FetchError, Fetched, PackStore, address_key};
 use forebay_seal::DataKeys;
 use forebay_types::{
-    BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, PackId, VolumeId, to_usize,
+    BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Epoch, Inode, VolumeId, to_usize,
 };
+
+use crate::frames::{FrameKey, KeptFrames};
 
 /// How many entries are read at a time.
 const PAGE: usize = 1024;
@@ -32,7 +34,7 @@ const DEPTH: usize = 512;
 const PARALLEL: usize = 4;
 
 /// Frames of a block, by pack and offset.
-type Frames = HashMap<(PackId, u32), Arc<Fetched>>;
+type Frames = HashMap<FrameKey, Arc<Fetched>>;
 
 /// Why the bucket's volume cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +82,7 @@ pub struct View {
     data_keys: Option<Arc<DataKeys>>,
     catalog: Catalog,
     packs: Arc<PackStore>,
+    kept: KeptFrames,
 }
 
 impl View {
@@ -111,6 +114,7 @@ impl View {
                 1,
                 Arc::new(SystemRandomness),
             )),
+            kept: KeptFrames::default(),
         })
     }
 
@@ -126,6 +130,7 @@ impl View {
             data_keys,
             catalog: Catalog::new(Arc::new(Overlay::new()), meta),
             packs,
+            kept: KeptFrames::default(),
         }
     }
 
@@ -320,10 +325,18 @@ impl View {
             .filter(|address| seen.insert(address_key(address)))
             .collect();
         let mut frames = HashMap::with_capacity(addresses.len());
-        for waiter in self.packs.join_fetches(key, &addresses) {
+        let mut missing = Vec::new();
+        for address in addresses {
+            let name = address_key(&address);
+            match self.kept.get(name) {
+                Some(frame) => drop(frames.insert(name, frame)),
+                None => missing.push(address),
+            }
+        }
+        for waiter in self.packs.join_fetches(key, &missing) {
             // Their memory is not counted: the program has no block buffers.
             for (index, outcome) in waiter.fetch(|_| None).await {
-                let address = &addresses[index];
+                let address = &missing[index];
                 let frame = outcome.map_err(|error| {
                     let why = lost(key, u64::from(address.raw_start), &error.to_string());
                     match error {
@@ -331,6 +344,7 @@ impl View {
                         FetchError::Damaged(_) => ViewError::Bytes(why),
                     }
                 })?;
+                self.kept.put(address_key(address), &frame);
                 frames.insert(address_key(address), frame);
             }
         }

@@ -169,6 +169,17 @@ choice! {
 }
 
 choice! {
+    /// How clients see snapshots.
+    SnapshotDirectory:
+    /// By the name `.snapshot`, which no listing has.
+    Hidden = "hidden",
+    /// The same, and the directory of the export lists it.
+    Visible = "visible",
+    /// Not at all.
+    Off = "off",
+}
+
+choice! {
     /// A feature that is on or off.
     Switch:
     /// On.

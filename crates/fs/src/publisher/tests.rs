@@ -49,7 +49,7 @@ async fn scene_with(
         signals: world.signals.clone(),
         trouble: world.trouble.clone(),
         damages: world.damages.clone(),
-        snapshots: Arc::new(crate::state::SnapshotList::new(0, [])),
+        snapshots: Arc::new(crate::state::SnapshotList::new(0, Default::default(), [])),
         source: source.clone(),
     };
     let proof = Arc::new(Proof::new(&world.store));

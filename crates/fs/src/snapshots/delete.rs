@@ -16,10 +16,7 @@ impl Snapshots {
     /// The next snapshot to delete: one whose deletion has begun, or the first that is ordered.
     fn next(&self) -> Option<(SnapshotId, Listed)> {
         let ordered = self.ordered.lock().first().copied();
-        let all = self.context.list.all();
-        let begun = all.iter().find(|(_, one)| one.record.is_being_deleted);
-        let next = begun.or_else(|| all.iter().find(|(id, _)| Some(*id) == ordered));
-        next.cloned()
+        self.context.list.next_to_delete(ordered)
     }
 
     /// Notes in the bucket that the deletion has begun.
@@ -38,6 +35,7 @@ impl Snapshots {
         self.commit(committer, batch, 0).await?;
         self.context.list.set_published(id, record);
         self.ordered.lock().remove(&id);
+        self.opened.close(id);
         Ok(())
     }
 

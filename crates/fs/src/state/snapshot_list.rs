@@ -1,9 +1,12 @@
 //! The snapshots of the volume, in memory.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
+use bytes::Bytes;
 use forebay_meta::record::{MAX_SNAPSHOT_NAME, PackLife, SnapshotRecord, holder};
 use forebay_types::SnapshotId;
+use forebay_vfs::Timestamp;
 use parking_lot::Mutex;
 
 /// How many snapshots a volume may have. Each commit writes a list of all of them.
@@ -23,13 +26,17 @@ pub(crate) struct SnapshotList(Mutex<Snapshots>);
 #[derive(Debug)]
 struct Snapshots {
     last: SnapshotId,
+    /// When the volume was opened, and a nanosecond for each snapshot that was made or deleted since.
+    changed: Timestamp,
     listed: BTreeMap<SnapshotId, Listed>,
 }
 
 impl SnapshotList {
-    /// The published snapshots of a volume, the last of which has or had the number `last`; 0 if it had none.
+    /// The published snapshots of a volume that is opened `now`. The last one has or had the number `last`; 0 if it had
+    /// none.
     pub(crate) fn new(
         last: u64,
+        now: Timestamp,
         published: impl IntoIterator<Item = (SnapshotId, SnapshotRecord)>,
     ) -> SnapshotList {
         let listed = published.into_iter().map(|(id, record)| {
@@ -42,6 +49,7 @@ impl SnapshotList {
         });
         SnapshotList(Mutex::new(Snapshots {
             last: SnapshotId(last),
+            changed: now,
             listed: listed.collect(),
         }))
     }
@@ -55,6 +63,7 @@ impl SnapshotList {
     pub(super) fn add(&self, id: SnapshotId, record: SnapshotRecord) {
         let mut snapshots = self.0.lock();
         snapshots.last = snapshots.last.max(id);
+        snapshots.change();
         let listed = Listed {
             record,
             is_published: false,
@@ -68,7 +77,11 @@ impl SnapshotList {
             record,
             is_published: true,
         };
-        self.0.lock().listed.insert(id, listed);
+        let mut snapshots = self.0.lock();
+        if listed.record.is_being_deleted {
+            snapshots.change();
+        }
+        snapshots.listed.insert(id, listed);
     }
 
     /// Forgets a snapshot that was deleted.
@@ -82,6 +95,49 @@ impl SnapshotList {
         let mut listed = snapshots.listed.iter();
         let found = listed.find(|(_, one)| one.record.name == name && !one.record.is_being_deleted);
         found.map(|(id, one)| (*id, one.clone()))
+    }
+
+    /// The name of a snapshot that is not being deleted, and whether the bucket has it.
+    pub(crate) fn name(&self, id: SnapshotId) -> Option<(String, bool)> {
+        let snapshots = self.0.lock();
+        let one = snapshots.listed.get(&id)?;
+        (!one.record.is_being_deleted).then(|| (one.record.name.clone(), one.is_published))
+    }
+
+    /// Whether there is a snapshot with this number, and it is not being deleted.
+    pub(crate) fn has(&self, id: SnapshotId) -> bool {
+        let snapshots = self.0.lock();
+        let one = snapshots.listed.get(&id);
+        one.is_some_and(|one| !one.record.is_being_deleted)
+    }
+
+    /// The snapshots with numbers above `after` that are not being deleted, at most `max`.
+    pub(crate) fn names_after(&self, after: u64, max: usize) -> Vec<(SnapshotId, Bytes)> {
+        let snapshots = self.0.lock();
+        let later = (Bound::Excluded(SnapshotId(after)), Bound::Unbounded);
+        let later = snapshots.listed.range(later);
+        later
+            .filter(|(_, one)| !one.record.is_being_deleted)
+            .take(max)
+            .map(|(id, one)| (*id, Bytes::copy_from_slice(one.record.name.as_bytes())))
+            .collect()
+    }
+
+    /// A time that changes whenever a snapshot is made or deleted.
+    pub(crate) fn changed(&self) -> Timestamp {
+        self.0.lock().changed
+    }
+
+    /// The snapshot whose deletion goes on or begins next: one whose deletion has begun, or else `ordered`.
+    pub(crate) fn next_to_delete(
+        &self,
+        ordered: Option<SnapshotId>,
+    ) -> Option<(SnapshotId, Listed)> {
+        let snapshots = self.0.lock();
+        let mut listed = snapshots.listed.iter();
+        let begun = listed.find(|(_, one)| one.record.is_being_deleted);
+        let next = begun.or_else(|| snapshots.listed.get_key_value(&ordered?));
+        next.map(|(id, one)| (*id, one.clone()))
     }
 
     /// All snapshots, the oldest first.
@@ -104,6 +160,16 @@ impl SnapshotList {
             one.is_published && !one.record.is_being_deleted
         });
         holder(life, holding.map(|(id, one)| (*id, one.record.commit)))
+    }
+}
+
+impl Snapshots {
+    /// To be called when a name comes or goes. The time only has to differ from the one before, so that clients notice.
+    fn change(&mut self) {
+        const SECOND: u32 = 1_000_000_000;
+        let nanos = self.changed.nanos + 1;
+        self.changed.seconds += i64::from(nanos / SECOND);
+        self.changed.nanos = nanos % SECOND;
     }
 }
 
@@ -166,7 +232,8 @@ mod tests {
             (SnapshotId(1), record("old", 3)),
             (SnapshotId(2), record("new", 6)),
         ];
-        let list = SnapshotList::new(4, published);
+        let list = SnapshotList::new(4, Timestamp::default(), published);
+        let opened = list.changed();
         assert_eq!(list.next(), SnapshotId(5), "numbers are not used again");
         list.add(SnapshotId(5), record("made", 0));
         let life = |born, died| PackLife {
@@ -184,6 +251,12 @@ mod tests {
         list.set_published(SnapshotId(2), deleting);
         assert_eq!(list.holder(&life(0, 9)), Some(SnapshotId(1)));
         assert!(list.named("new").is_none(), "its name is free");
+        assert!(!list.has(SnapshotId(2)));
+        assert_ne!(list.changed(), opened);
+        let names = list.names_after(1, 9);
+        assert_eq!(names, [(SnapshotId(5), "made".into())]);
+        let next = list.next_to_delete(Some(SnapshotId(1))).map(|(id, _)| id);
+        assert_eq!(next, Some(SnapshotId(2)));
         assert!(list.named("made").is_some_and(|(_, one)| !one.is_published));
         list.set_published(SnapshotId(5), record("made", 8));
         assert_eq!(list.holder(&life(0, 9)), Some(SnapshotId(5)));

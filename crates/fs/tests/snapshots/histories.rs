@@ -50,7 +50,7 @@ fn check(life: &Life, snapshots: &BTreeMap<String, Model>) {
         life.run(|volume| async move {
             let view = volume.open_snapshot(name).await;
             let view = view.unwrap_or_else(|error| panic!("{name}: {error}"));
-            model.check_read_only(&view).await;
+            model.check_read_only(&*view).await;
         });
         let infos = super::all(life);
         let info = infos.iter().find(|one| one.name == *name).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! SlateDB's collector spares every table and manifest that such a checkpoint names, and no other object.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use object_store::path::Path;
 use parking_lot::Mutex;
 use slatedb::admin::{Admin, AdminBuilder};
 use slatedb::config::{CheckpointOptions, CheckpointScope};
-use slatedb::{Db, DbReaderMode};
+use slatedb::db_cache::DbCache;
+use slatedb::{Checkpoint, Db};
 
 use super::reader::SlateReader;
 use super::within;
@@ -23,17 +24,28 @@ pub(super) struct Kept {
     store: Arc<dyn ObjectStore>,
     path: Path,
     timeout: Duration,
+    /// The cache of the open store: a kept state has many tables in common with it.
+    cache: Option<Arc<dyn DbCache>>,
     /// The name of the last attempt to keep a state, while its outcome is unknown.
     in_doubt: Mutex<Option<String>>,
+    /// The manifests of the states that are kept since the store was opened.
+    made: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Kept {
-    pub(super) fn new(store: Arc<dyn ObjectStore>, path: Path, timeout: Duration) -> Kept {
+    pub(super) fn new(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        timeout: Duration,
+        cache: Option<Arc<dyn DbCache>>,
+    ) -> Kept {
         Kept {
             store,
             path,
             timeout,
+            cache,
             in_doubt: Mutex::default(),
+            made: Mutex::default(),
         }
     }
 
@@ -54,13 +66,15 @@ impl Kept {
             ..CheckpointOptions::default()
         };
         let made = db.create_checkpoint(CheckpointScope::Durable, &options);
-        within(self.timeout, made).await?;
+        let made = within(self.timeout, made).await?;
+        self.made.lock().insert(name.to_owned(), made.manifest_id);
         *self.in_doubt.lock() = None;
         Ok(())
     }
 
     /// Ends the keeping under `name`.
     pub(super) async fn release(&self, name: &str) -> Result<(), StoreError> {
+        self.made.lock().remove(name);
         let admin = self.admin();
         for kept in within(self.timeout, admin.list_checkpoints(Some(name))).await? {
             within(self.timeout, admin.delete_checkpoint(kept.id)).await?;
@@ -75,16 +89,32 @@ impl Kept {
         Ok(all.into_iter().filter_map(|kept| kept.name).collect())
     }
 
-    /// Opens the state under `name` for reading.
-    pub(super) async fn open(&self, name: &str) -> Result<Option<SlateReader>, StoreError> {
+    /// The number of the manifest that is kept under `name`. `db` knows those from before it was opened; no request is
+    /// needed but in doubt.
+    async fn manifest_of(&self, db: &Db, name: &str) -> Result<Option<u64>, StoreError> {
+        if let Some(made) = self.made.lock().get(name) {
+            return Ok(Some(*made));
+        }
+        let is_named = |kept: &&Checkpoint| kept.name.as_deref() == Some(name);
+        if let Some(kept) = db.manifest().checkpoints().iter().find(is_named) {
+            return Ok(Some(kept.manifest_id));
+        }
         let admin = self.admin();
-        let found = within(self.timeout, admin.list_checkpoints(Some(name))).await?;
-        let Some(kept) = found.first() else {
+        let listed = within(self.timeout, admin.list_checkpoints(Some(name))).await?;
+        Ok(listed.first().map(|kept| kept.manifest_id))
+    }
+
+    /// Opens the state under `name` for reading.
+    pub(super) async fn open(
+        &self,
+        db: &Db,
+        name: &str,
+    ) -> Result<Option<SlateReader>, StoreError> {
+        let Some(manifest) = self.manifest_of(db, name).await? else {
             return Ok(None);
         };
-        let mode = DbReaderMode::Checkpoint(kept.id);
-        let reader =
-            SlateReader::open_at(self.store.clone(), self.path.clone(), mode, self.timeout);
+        let (store, path, cache) = (self.store.clone(), self.path.clone(), self.cache.clone());
+        let reader = SlateReader::open_at(store, path, manifest, self.timeout, cache);
         reader.await.map(Some)
     }
 }

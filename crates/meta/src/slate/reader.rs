@@ -9,11 +9,12 @@ use futures_util::StreamExt;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use slatedb::config::{DbReaderOptions, ScanOptions};
-use slatedb::{DbReader, DbReaderMode};
+use slatedb::db_cache::DbCache;
+use slatedb::{DbReader, DbReaderBuilder, DbReaderMode};
 
 use super::pin::Pin;
 use super::still::StillStore;
-use super::{MANIFEST, NEVER, Sealing, read_again, scan_options, verified, within};
+use super::{CACHE_SCOPE, MANIFEST, NEVER, Sealing, read_again, scan_options, verified, within};
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::key::KeyRange;
@@ -63,15 +64,23 @@ impl SlateReader {
         })
     }
 
-    /// Opens the state that `mode` names, through a store whose objects are [verified](super::verified).
+    /// Opens the state of the manifest with this number, through a store whose objects are [verified](super::verified). It
+    /// uses the cache of an open store, if that has one.
     pub(super) async fn open_at(
         store: Arc<dyn ObjectStore>,
         path: Path,
-        mode: DbReaderMode,
+        manifest: u64,
         timeout: Duration,
+        cache: Option<Arc<dyn DbCache>>,
     ) -> Result<SlateReader, StoreError> {
-        let store = Arc::new(StillStore::new(store));
-        let reader = build(store, path, mode, timeout).await?;
+        let store = Arc::new(StillStore::at(store, &path, manifest));
+        // In that store it is the latest manifest.
+        let builder = builder(store, path, DbReaderMode::FollowLatest);
+        let builder = match cache {
+            Some(cache) => builder.with_db_cache(cache, CACHE_SCOPE),
+            None => builder.with_db_cache_disabled(),
+        };
+        let reader = within(timeout, builder.build()).await?;
         Ok(SlateReader {
             reader,
             timeout,
@@ -198,6 +207,10 @@ pub(super) async fn build(
     mode: DbReaderMode,
     timeout: Duration,
 ) -> Result<DbReader, StoreError> {
+    within(timeout, builder(store, path, mode).build()).await
+}
+
+fn builder(store: Arc<dyn ObjectStore>, path: Path, mode: DbReaderMode) -> DbReaderBuilder<Path> {
     let options = DbReaderOptions {
         // One view until the end.
         manifest_poll_interval: NEVER,
@@ -205,11 +218,9 @@ pub(super) async fn build(
         skip_wal_replay: true,
         ..DbReaderOptions::default()
     };
-    let build = DbReader::builder(path, store)
+    DbReader::builder(path, store)
         .with_reader_mode(mode)
         .with_options(options)
-        .build();
-    within(timeout, build).await
 }
 
 /// Whether there is no manifest. SlateDB reports a damaged one in the same way.

@@ -1,4 +1,4 @@
-//! A store that hides all manifests after the first one that was read.
+//! A store that hides all manifests after the first one that was read, or all but one.
 //!
 //! SlateDB's reader looks for a newer manifest right after opening, whatever its polling interval is, and continues
 //! with that one: its view would change once during the first reads. Tables never change and manifests are numbered, so
@@ -8,14 +8,18 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures_util::future::ready;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{BoxStream, iter};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    Attributes, CopyOptions, Error, Extensions, GetOptions, GetResult, GetResultPayload,
+    ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions,
+    PutPayload, PutResult, Result,
 };
+
+use tokio::sync::OnceCell;
 
 use super::MANIFEST;
 
@@ -25,6 +29,15 @@ pub(super) struct StillStore {
     inner: Arc<dyn ObjectStore>,
     /// Number of the manifest that was read.
     moment: Arc<OnceLock<u64>>,
+    /// The only manifest there is, if there is but one: in memory, as it is looked for and read several times.
+    only: Option<Arc<Manifest>>,
+}
+
+/// A manifest, which is read once.
+#[derive(Debug)]
+struct Manifest {
+    location: Path,
+    found: OnceCell<(ObjectMeta, Bytes)>,
 }
 
 impl StillStore {
@@ -32,7 +45,41 @@ impl StillStore {
         StillStore {
             inner,
             moment: Arc::default(),
+            only: None,
         }
+    }
+
+    /// A store whose only manifest is the one with this number, of the store under `path`.
+    pub(super) fn at(inner: Arc<dyn ObjectStore>, path: &Path, number: u64) -> StillStore {
+        let name = format!("{number:020}.{MANIFEST}");
+        StillStore {
+            inner,
+            moment: Arc::new(OnceLock::from(number)),
+            only: Some(Arc::new(Manifest {
+                location: path.clone().join(MANIFEST).join(name),
+                found: OnceCell::new(),
+            })),
+        }
+    }
+
+    /// Reads the only manifest, if all of it is asked for.
+    async fn read_only(&self, location: &Path, options: &GetOptions) -> Option<Result<GetResult>> {
+        let only = self.only.as_ref()?;
+        if only.location != *location || options.range.is_some() || options.head {
+            return None;
+        }
+        let read = only.found.get_or_try_init(|| async {
+            let found = self.inner.get_opts(location, GetOptions::default()).await?;
+            let meta = found.meta.clone();
+            Ok((meta, found.bytes().await?))
+        });
+        Some(read.await.map(|(meta, bytes)| GetResult {
+            payload: GetResultPayload::Stream(iter([Ok(bytes.clone())]).boxed()),
+            meta: meta.clone(),
+            range: 0..bytes.len() as u64,
+            attributes: Attributes::new(),
+            extensions: Extensions::new(),
+        }))
     }
 
     fn is_later(&self, location: &Path) -> bool {
@@ -78,6 +125,9 @@ impl ObjectStore for StillStore {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        if let Some(read) = self.read_only(location, &options).await {
+            return read;
+        }
         if !self.is_later(location) {
             let found = self.inner.get_opts(location, options).await?;
             let Some(number) = number(location) else {
@@ -98,10 +148,23 @@ impl ObjectStore for StillStore {
         &self,
         _: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
-        futures_util::stream::iter([self.refused("a deletion")]).boxed()
+        iter([self.refused("a deletion")]).boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        if let (Some(only), Some(prefix)) = (&self.only, prefix)
+            && only.location.prefix_matches(prefix)
+        {
+            // SlateDB takes its number from it.
+            let listed = ObjectMeta {
+                location: only.location.clone(),
+                last_modified: Default::default(),
+                size: 0,
+                e_tag: None,
+                version: None,
+            };
+            return iter([Ok(listed)]).boxed();
+        }
         let still = self.clone();
         let found = self.inner.list(prefix);
         let earlier = move |found: &ObjectMeta| ready(!still.is_later(&found.location));

@@ -15,6 +15,8 @@ use forebay_vfs::permission::Owned;
 use forebay_vfs::{Access, FileKind};
 
 use crate::clock::{PerCall, thread_cpu};
+use forebay_nfs::handle::Handle;
+
 use crate::records::{self, GETATTR, SETATTR};
 
 /// Threads that serve connections, as many as there are processors.
@@ -103,7 +105,7 @@ pub(crate) struct Connection {
     peer: std::net::SocketAddr,
     getattr: Vec<u8>,
     setattr: Vec<u8>,
-    handle: [u8; 32],
+    handle: Handle,
     credential: Credential,
     buffer: Vec<u8>,
     /// As long as the reply to a SETATTR.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use forebay_nfs::handle::{Handles, Named};
+use forebay_nfs::handle::{Handle, Handles, Named, Tree};
 use forebay_nfs::record::mark;
 use forebay_nfs::rpc::Credential;
 use forebay_nfs::xdr::Writer;
@@ -80,11 +80,12 @@ pub(crate) fn credential() -> Credential {
 pub(crate) fn named() -> Named {
     Named {
         export: EXPORT,
+        tree: Tree::Live,
         inode: Inode::ROOT,
     }
 }
 
-pub(crate) fn handle() -> [u8; 32] {
+pub(crate) fn handle() -> Handle {
     let config = config();
     Handles::new(config.handle_key, config.volume).encode(named())
 }

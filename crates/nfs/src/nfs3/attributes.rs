@@ -1,6 +1,6 @@
 //! GETATTR, SETATTR, ACCESS (RFC 1813, sections 3.3.1, 3.3.2, 3.3.4).
 
-use forebay_vfs::{Access, FileSystem};
+use forebay_vfs::{Access, Snapshots};
 
 use super::{Request, Status, wire};
 use crate::rpc::Reply;
@@ -9,7 +9,7 @@ use crate::xdr::{Malformed, Reader};
 /// The rights that ACCESS knows.
 const ALL_RIGHTS: u32 = 0x3f;
 
-pub(super) async fn getattr<F: FileSystem>(
+pub(super) async fn getattr<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -19,16 +19,16 @@ pub(super) async fn getattr<F: FileSystem>(
     let result = request.getattr(handle).await;
     let mut results = reply.results();
     match result {
-        Ok(attributes) => {
+        Ok((ids, attributes)) => {
             results.status(Status::OK);
-            results.attributes(request.handles, &attributes);
+            results.attributes(ids, &attributes);
         }
         Err(status) => results.status(status),
     }
     Ok(())
 }
 
-pub(super) async fn setattr<F: FileSystem>(
+pub(super) async fn setattr<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -42,7 +42,8 @@ pub(super) async fn setattr<F: FileSystem>(
         let target = target?;
         let caller = request.identity(target)?;
         wire::check(&set)?;
-        let change = target.fs.setattr(&caller, target.inode, &set, guard);
+        let (fs, inode) = target.to_change()?;
+        let change = fs.setattr(&caller, inode, &set, guard);
         Ok(change.await?)
     };
     let (status, change) = match result.await {
@@ -51,11 +52,11 @@ pub(super) async fn setattr<F: FileSystem>(
     };
     let mut results = reply.results();
     results.status(status);
-    results.change(request.handles, &change);
+    results.change(request.ids(target), &change);
     Ok(())
 }
 
-pub(super) async fn access<F: FileSystem>(
+pub(super) async fn access<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -68,20 +69,20 @@ pub(super) async fn access<F: FileSystem>(
         let target = target?;
         let caller = request.identity(target)?;
         let asked = request.allowed(target, wanted);
-        Ok(target.fs.access(&caller, target.inode, asked).await?)
+        Ok(target.object.access(&caller, asked).await?)
     };
     match result.await {
         Ok((granted, attributes)) => {
             let mut results = reply.results();
             results.status(Status::OK);
-            results.post_op(request.handles, Some(&attributes));
+            results.post_op(request.ids(target), Some(&attributes));
             results.u32(granted.0);
         }
         Err(status) => {
             let attributes = request.attributes(target).await;
             let mut results = reply.results();
             results.status(status);
-            results.post_op(request.handles, attributes.as_ref());
+            results.post_op(request.ids(target), attributes.as_ref());
         }
     }
     Ok(())

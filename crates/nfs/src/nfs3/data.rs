@@ -1,10 +1,12 @@
 //! READ, WRITE, COMMIT (RFC 1813, sections 3.3.6, 3.3.7, 3.3.21).
 
-use forebay_types::{Inode, bounded_u32};
-use forebay_vfs::{FileSystem, ReadReply, Stability};
+use forebay_types::bounded_u32;
+use forebay_vfs::{ReadReply, Snapshots, Stability};
 
+use super::request::Target;
 use super::{MAX_FILE_BYTES, Request, Status, wire};
 use crate::TRANSFER_BYTES;
+use crate::handle::Tree;
 use crate::rpc::Reply;
 use crate::xdr::{Malformed, Reader};
 
@@ -13,7 +15,7 @@ fn wanted(arguments: &mut Reader<'_>) -> Result<(u64, u32), Malformed> {
     Ok((arguments.u64()?, arguments.u32()?.min(TRANSFER_BYTES)))
 }
 
-pub(super) async fn read<F: FileSystem>(
+pub(super) async fn read<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -25,23 +27,22 @@ pub(super) async fn read<F: FileSystem>(
     let result = async {
         let target = target?;
         let caller = request.identity(target)?;
-        let read = target.fs.read(&caller, target.inode, offset, count);
-        Ok((target.inode, read.await?))
+        Ok((target, target.object.read(&caller, offset, count).await?))
     };
     match result.await {
-        Ok((inode, read)) => answer_read(request, inode, read, reply),
+        Ok((target, read)) => answer_read(request, target, read, reply),
         Err(status) => {
             let attributes = request.attributes(target).await;
             let mut results = reply.results();
             results.status(status);
-            results.post_op(request.handles, attributes.as_ref());
+            results.post_op(request.ids(target), attributes.as_ref());
         }
     }
     Ok(())
 }
 
 /// Executes a READ if its data is in memory. Otherwise nothing is appended, whatever the reason.
-pub(super) fn read_in_memory<F: FileSystem>(
+pub(super) fn read_in_memory<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -51,26 +52,34 @@ pub(super) fn read_in_memory<F: FileSystem>(
     arguments.end().ok()?;
     let target = request.target(handle).ok()?;
     let caller = request.identity(target).ok()?;
-    let read = target
-        .fs
-        .read_in_memory(&caller, target.inode, offset, count)?;
-    answer_read(request, target.inode, read, reply);
+    let read = target.object.read_in_memory(&caller, offset, count)?;
+    answer_read(request, target, read, reply);
     Some(())
 }
 
-fn answer_read<F>(request: &Request<'_, F>, inode: Inode, read: ReadReply, reply: &mut Reply) {
+fn answer_read<F: Snapshots>(
+    request: &Request<'_, F>,
+    target: Target<'_, F>,
+    read: ReadReply,
+    reply: &mut Reply,
+) {
     let bytes: usize = read.data.iter().map(|piece| piece.len()).sum();
     request.metrics.read_bytes.add(bytes as u64);
-    request.metrics.files.read(inode, bytes as u64);
+    if target.object.tree == Tree::Live {
+        request
+            .metrics
+            .files
+            .read(target.object.inode, bytes as u64);
+    }
     let mut results = reply.results();
     results.status(Status::OK);
-    results.post_op(request.handles, Some(&read.attributes));
+    results.post_op(request.ids(Ok(target)), Some(&read.attributes));
     results.u32(bounded_u32(bytes));
     results.bool(read.eof);
     reply.data(read.data);
 }
 
-pub(super) async fn write<F: FileSystem>(
+pub(super) async fn write<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -100,10 +109,9 @@ pub(super) async fn write<F: FileSystem>(
         if end.is_none_or(|end| end > MAX_FILE_BYTES) {
             return Err(Status::FBIG);
         }
-        let written = target
-            .fs
-            .write(&caller, target.inode, offset, data, stability);
-        Ok((target.inode, written.await?))
+        let (fs, inode) = target.to_change()?;
+        let written = fs.write(&caller, inode, offset, data, stability);
+        Ok((inode, written.await?))
     };
     match result.await {
         Ok((inode, written)) => {
@@ -112,7 +120,7 @@ pub(super) async fn write<F: FileSystem>(
             request.metrics.files.written(inode, bytes);
             let mut results = reply.results();
             results.status(Status::OK);
-            results.change(request.handles, &written.change);
+            results.change(request.ids(target), &written.change);
             results.u32(written.count);
             results.u32(match written.stability {
                 Stability::Unstable => 0,
@@ -125,13 +133,13 @@ pub(super) async fn write<F: FileSystem>(
             let change = request.unchanged(target).await;
             let mut results = reply.results();
             results.status(status);
-            results.change(request.handles, &change);
+            results.change(request.ids(target), &change);
         }
     }
     Ok(())
 }
 
-pub(super) async fn commit<F: FileSystem>(
+pub(super) async fn commit<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -144,23 +152,20 @@ pub(super) async fn commit<F: FileSystem>(
     let result = async {
         let target = target?;
         let caller = request.identity(target)?;
-        Ok(target
-            .fs
-            .commit(&caller, target.inode, offset, count)
-            .await?)
+        Ok(target.object.commit(&caller, offset, count).await?)
     };
     match result.await {
         Ok((change, verifier)) => {
             let mut results = reply.results();
             results.status(Status::OK);
-            results.change(request.handles, &change);
+            results.change(request.ids(target), &change);
             results.fixed(&verifier.0);
         }
         Err(status) => {
             let change = request.unchanged(target).await;
             let mut results = reply.results();
             results.status(status);
-            results.change(request.handles, &change);
+            results.change(request.ids(target), &change);
         }
     }
     Ok(())

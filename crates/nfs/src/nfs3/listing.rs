@@ -3,13 +3,14 @@
 //! Cookies come from the file system and never become invalid, so the cookie verifier is always zero and
 //! any verifier from a client is accepted.
 
-use forebay_vfs::{Attributes, DirectoryEntry, FileSystem};
+use forebay_vfs::{DirectoryEntry, Snapshots};
 
 use super::request::Target;
 use super::wire::FATTR_BYTES;
 use super::{Request, Status, wire};
 use crate::TRANSFER_BYTES;
-use crate::handle::HANDLE_BYTES;
+use crate::handle::{HANDLE_BYTES, SNAPSHOT_HANDLE_BYTES, Tree};
+use crate::object::Object;
 use crate::rpc::Reply;
 use crate::xdr::{Malformed, Reader, opaque_bytes};
 
@@ -31,7 +32,7 @@ const TYPICAL_ENTRY_PLUS_BYTES: usize = TYPICAL_ENTRY_BYTES + PLUS_BYTES;
 /// Attributes and handle of an entry.
 const PLUS_BYTES: usize = 4 + FATTR_BYTES + 4 + opaque_bytes(HANDLE_BYTES);
 
-pub(super) async fn readdir<F: FileSystem>(
+pub(super) async fn readdir<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -51,7 +52,7 @@ pub(super) async fn readdir<F: FileSystem>(
     Ok(())
 }
 
-pub(super) async fn readdirplus<F: FileSystem>(
+pub(super) async fn readdirplus<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -82,7 +83,7 @@ struct Wanted {
     plus: bool,
 }
 
-async fn list<F: FileSystem>(
+async fn list<F: Snapshots>(
     request: &Request<'_, F>,
     target: Result<Target<'_, F>, Status>,
     wanted: &Wanted,
@@ -94,12 +95,12 @@ async fn list<F: FileSystem>(
         let attributes = request.attributes(target).await;
         let mut results = reply.results();
         results.status(status);
-        results.post_op(request.handles, attributes.as_ref());
+        results.post_op(request.ids(target), attributes.as_ref());
     }
 }
 
 /// Appends as many entries as fit.
-async fn fill<F: FileSystem>(
+async fn fill<F: Snapshots>(
     request: &Request<'_, F>,
     target: Result<Target<'_, F>, Status>,
     wanted: &Wanted,
@@ -112,6 +113,7 @@ async fn fill<F: FileSystem>(
         .ok_or(Status::TOOSMALL)?;
     let mut name_room = wanted.name_bytes;
     let caller = request.identity(target)?;
+    let shows_list = request.shows_list(target).await?;
     let mut cookie = wanted.cookie;
     let mut entries = 0;
     let eof = 'listing: loop {
@@ -120,28 +122,28 @@ async fn fill<F: FileSystem>(
             true => TYPICAL_ENTRY_PLUS_BYTES,
         };
         let batch = (room / typical).clamp(*BATCH_ENTRIES.start(), *BATCH_ENTRIES.end());
-        let listing = target
-            .fs
-            .readdir(&caller, target.inode, cookie, batch, wanted.plus);
+        let directory = target.object;
+        let listing = directory.readdir(&caller, cookie, batch, wanted.plus, shows_list);
         let listing = listing.await?;
         if entries == 0 && cookie == wanted.cookie {
             let mut results = reply.results();
             results.status(Status::OK);
-            results.post_op(request.handles, Some(&listing.directory));
+            results.post_op(request.ids(Ok(target)), Some(&listing.directory));
             results.fixed(&VERIFIER);
         }
         let before = cookie;
         for mut entry in listing.entries {
             // Clients of an export must not see the directories above it.
             if &*entry.name == b".." && request.leads_out(target).await? {
-                entry.inode = target.inode;
+                entry.inode = directory.inode;
                 entry.attributes = entry.attributes.map(|_| listing.directory);
             }
+            let object = directory.entry(&entry);
             let name_bytes = 8 + opaque_bytes(entry.name.len()) + 8;
             let bytes = 4
                 + name_bytes
                 + if wanted.plus {
-                    plus_bytes(&entry.attributes)
+                    plus_bytes(&entry, object.tree)
                 } else {
                     0
                 };
@@ -152,7 +154,7 @@ async fn fill<F: FileSystem>(
             name_room = name_room.saturating_sub(name_bytes);
             cookie = entry.cookie;
             entries += 1;
-            append(request, target, &entry, wanted.plus, reply);
+            append(request, (target, object), &entry, wanted.plus, reply);
         }
         if listing.end {
             break true;
@@ -171,28 +173,33 @@ async fn fill<F: FileSystem>(
     Ok(())
 }
 
-fn plus_bytes(attributes: &Option<Attributes>) -> usize {
-    if attributes.is_some() { PLUS_BYTES } else { 8 }
+fn plus_bytes(entry: &DirectoryEntry, tree: Tree) -> usize {
+    match (&entry.attributes, tree) {
+        (None, _) => 8,
+        (Some(_), Tree::Live) => PLUS_BYTES,
+        (Some(_), _) => PLUS_BYTES + SNAPSHOT_HANDLE_BYTES - HANDLE_BYTES,
+    }
 }
 
-fn append<F: FileSystem>(
+fn append<F: Snapshots>(
     request: &Request<'_, F>,
-    target: Target<'_, F>,
+    (directory, object): (Target<'_, F>, Object<'_, F>),
     entry: &DirectoryEntry,
     plus: bool,
     reply: &mut Reply,
 ) {
     let mut results = reply.results();
     results.bool(true);
-    results.u64(entry.inode.0);
+    let ids = request.handles.ids(object.tree);
+    results.u64(ids.fileid(object.inode));
     results.opaque(&entry.name);
     results.u64(entry.cookie);
     if !plus {
         return;
     }
-    results.post_op(request.handles, entry.attributes.as_ref());
+    results.post_op(ids, entry.attributes.as_ref());
     results.bool(entry.attributes.is_some());
     if entry.attributes.is_some() {
-        results.opaque(&request.handle(target, entry.inode));
+        results.opaque(&request.handle(directory, object));
     }
 }

@@ -1,14 +1,15 @@
 //! LOOKUP, READLINK, CREATE, MKDIR, SYMLINK, MKNOD (RFC 1813, sections 3.3.3, 3.3.5, 3.3.8 to
 //! 3.3.11).
 
-use forebay_vfs::{Attributes, CreateMode, Created, Device, FileSystem, NewNode, SetAttributes};
+use forebay_vfs::{Attributes, CreateMode, Created, Device, NewNode, SetAttributes, Snapshots};
 
 use super::request::Target;
 use super::{MAX_SYMLINK_BYTES, Request, Status, wire};
+use crate::object::Object;
 use crate::rpc::Reply;
 use crate::xdr::{Malformed, Reader};
 
-pub(super) async fn lookup<F: FileSystem>(
+pub(super) async fn lookup<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -25,24 +26,25 @@ pub(super) async fn lookup<F: FileSystem>(
             b".." if request.leads_out(target).await? => b".",
             name => name,
         };
-        Ok((target, target.fs.lookup(&caller, target.inode, name).await?))
+        let (object, attributes) = target.object.lookup(&caller, name).await?;
+        Ok((target, object, attributes))
     };
-    let found: Result<(Target<'_, F>, Attributes), Status> = found.await;
+    let found: Result<(Target<'_, F>, Object<'_, F>, Attributes), Status> = found.await;
     let directory = request.attributes(target).await;
     let mut results = reply.results();
     match found {
-        Ok((target, attributes)) => {
+        Ok((target, object, attributes)) => {
             results.status(Status::OK);
-            results.opaque(&request.handle(target, attributes.inode));
-            results.post_op(request.handles, Some(&attributes));
+            results.opaque(&request.handle(target, object));
+            results.post_op(request.handles.ids(object.tree), Some(&attributes));
         }
         Err(status) => results.status(status),
     }
-    results.post_op(request.handles, directory.as_ref());
+    results.post_op(request.ids(target), directory.as_ref());
     Ok(())
 }
 
-pub(super) async fn readlink<F: FileSystem>(
+pub(super) async fn readlink<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -53,26 +55,26 @@ pub(super) async fn readlink<F: FileSystem>(
     let result = async {
         let target = target?;
         let caller = request.identity(target)?;
-        Ok(target.fs.readlink(&caller, target.inode).await?)
+        Ok(target.object.readlink(&caller).await?)
     };
     match result.await {
         Ok((path, attributes)) => {
             let mut results = reply.results();
             results.status(Status::OK);
-            results.post_op(request.handles, Some(&attributes));
+            results.post_op(request.ids(target), Some(&attributes));
             results.opaque(&path);
         }
         Err(status) => {
             let attributes = request.attributes(target).await;
             let mut results = reply.results();
             results.status(status);
-            results.post_op(request.handles, attributes.as_ref());
+            results.post_op(request.ids(target), attributes.as_ref());
         }
     }
     Ok(())
 }
 
-pub(super) async fn create<F: FileSystem>(
+pub(super) async fn create<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -89,18 +91,19 @@ pub(super) async fn create<F: FileSystem>(
     let created = async {
         let target = target?;
         let caller = request.identity(target)?;
-        wire::check_name(name)?;
+        target.check_new_name(name)?;
         if let CreateMode::Unchecked(set) | CreateMode::Guarded(set) = &mode {
             wire::check(set)?;
         }
-        Ok(target.fs.create(&caller, target.inode, name, &mode).await?)
+        let (fs, inode) = target.to_change()?;
+        Ok(fs.create(&caller, inode, name, &mode).await?)
     };
     let created = created.await;
     answer(request, target, created, reply).await;
     Ok(())
 }
 
-pub(super) async fn mkdir<F: FileSystem>(
+pub(super) async fn mkdir<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -112,7 +115,7 @@ pub(super) async fn mkdir<F: FileSystem>(
     Ok(())
 }
 
-pub(super) async fn symlink<F: FileSystem>(
+pub(super) async fn symlink<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -130,7 +133,7 @@ pub(super) async fn symlink<F: FileSystem>(
     Ok(())
 }
 
-pub(super) async fn mknod<F: FileSystem>(
+pub(super) async fn mknod<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -162,7 +165,7 @@ fn device(arguments: &mut Reader<'_>) -> Result<Device, Malformed> {
     })
 }
 
-async fn make<F: FileSystem>(
+async fn make<F: Snapshots>(
     request: &Request<'_, F>,
     handle: &[u8],
     name: &[u8],
@@ -174,20 +177,18 @@ async fn make<F: FileSystem>(
     let created = async {
         let target = target?;
         let caller = request.identity(target)?;
-        wire::check_name(name)?;
+        target.check_new_name(name)?;
         let node = node?;
         wire::check(set)?;
-        Ok(target
-            .fs
-            .make(&caller, target.inode, name, node, set)
-            .await?)
+        let (fs, inode) = target.to_change()?;
+        Ok(fs.make(&caller, inode, name, node, set).await?)
     };
     let created = created.await;
     answer(request, target, created, reply).await;
 }
 
 /// Appends the results that all creating procedures have in common.
-async fn answer<F: FileSystem>(
+async fn answer<F: Snapshots>(
     request: &Request<'_, F>,
     directory: Result<Target<'_, F>, Status>,
     created: Result<Created, Status>,
@@ -198,9 +199,10 @@ async fn answer<F: FileSystem>(
             let mut results = reply.results();
             results.status(Status::OK);
             results.bool(true);
-            results.opaque(&request.handle(*target, created.attributes.inode));
-            results.post_op(request.handles, Some(&created.attributes));
-            results.change(request.handles, &created.directory);
+            let object = target.object.sibling(created.attributes.inode);
+            results.opaque(&request.handle(*target, object));
+            results.post_op(request.ids(directory), Some(&created.attributes));
+            results.change(request.ids(directory), &created.directory);
             return;
         }
         (Err(status), _) | (_, Err(status)) => *status,
@@ -208,5 +210,5 @@ async fn answer<F: FileSystem>(
     let change = request.unchanged(directory).await;
     let mut results = reply.results();
     results.status(status);
-    results.change(request.handles, &change);
+    results.change(request.ids(directory), &change);
 }

@@ -1,12 +1,13 @@
 //! REMOVE, RMDIR, RENAME, LINK (RFC 1813, sections 3.3.12 to 3.3.15).
 
-use forebay_vfs::{Change, FileSystem};
+use forebay_vfs::{Change, Snapshots};
 
+use super::request::Target;
 use super::{Request, Status, wire};
 use crate::rpc::Reply;
 use crate::xdr::{Malformed, Reader};
 
-pub(super) async fn remove<F: FileSystem>(
+pub(super) async fn remove<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -17,22 +18,23 @@ pub(super) async fn remove<F: FileSystem>(
     let result = async {
         let target = target?;
         let caller = request.identity(target)?;
-        wire::check_name(name)?;
+        target.check_old_name(name)?;
         // These names denote directories, and only RMDIR has errors of its own for them.
         if matches!(name, b"." | b"..") {
             return Err(Status::ACCES);
         }
-        Ok(target.fs.remove(&caller, target.inode, name).await?)
+        let (fs, inode) = target.to_change()?;
+        Ok(fs.remove(&caller, inode, name).await?)
     };
     let (status, change) = match result.await {
         Ok(change) => (Status::OK, change),
         Err(status) => (status, request.unchanged(target).await),
     };
-    answer(request, status, &[change], reply);
+    answer(request, status, &[(target, change)], reply);
     Ok(())
 }
 
-pub(super) async fn rmdir<F: FileSystem>(
+pub(super) async fn rmdir<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -43,18 +45,19 @@ pub(super) async fn rmdir<F: FileSystem>(
     let result = async {
         let target = target?;
         let caller = request.identity(target)?;
-        wire::check_name(name)?;
-        Ok(target.fs.rmdir(&caller, target.inode, name).await?)
+        target.check_old_name(name)?;
+        let (fs, inode) = target.to_change()?;
+        Ok(fs.rmdir(&caller, inode, name).await?)
     };
     let (status, change) = match result.await {
         Ok(change) => (Status::OK, change),
         Err(status) => (status, request.unchanged(target).await),
     };
-    answer(request, status, &[change], reply);
+    answer(request, status, &[(target, change)], reply);
     Ok(())
 }
 
-pub(super) async fn rename<F: FileSystem>(
+pub(super) async fn rename<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -69,23 +72,23 @@ pub(super) async fn rename<F: FileSystem>(
             return Err(Status::XDEV);
         }
         let caller = request.identity(from)?;
-        wire::check_name(from_name)?;
-        wire::check_name(to_name)?;
-        let (old, new) = ((from.inode, from_name), (to.inode, to_name));
-        Ok(from.fs.rename(&caller, old, new).await?)
+        from.check_old_name(from_name)?;
+        to.check_new_name(to_name)?;
+        let ((fs, old), (_, new)) = (from.to_change()?, to.to_change()?);
+        Ok(fs.rename(&caller, (old, from_name), (new, to_name)).await?)
     };
-    let (status, from, to) = match result.await {
-        Ok((from, to)) => (Status::OK, from, to),
+    let (status, old, new) = match result.await {
+        Ok((old, new)) => (Status::OK, old, new),
         Err(status) => {
-            let from = request.unchanged(from).await;
-            (status, from, request.unchanged(to).await)
+            let change = request.unchanged(from).await;
+            (status, change, request.unchanged(to).await)
         }
     };
-    answer(request, status, &[from, to], reply);
+    answer(request, status, &[(from, old), (to, new)], reply);
     Ok(())
 }
 
-pub(super) async fn link<F: FileSystem>(
+pub(super) async fn link<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -101,9 +104,9 @@ pub(super) async fn link<F: FileSystem>(
             return Err(Status::XDEV);
         }
         let caller = request.identity(target)?;
-        wire::check_name(name)?;
-        let link = target.fs.link(&caller, target.inode, directory.inode, name);
-        Ok(link.await?)
+        directory.check_new_name(name)?;
+        let ((fs, inode), (_, to)) = (target.to_change()?, directory.to_change()?);
+        Ok(fs.link(&caller, inode, to, name).await?)
     };
     let (status, attributes, change) = match result.await {
         Ok((attributes, change)) => (Status::OK, Some(attributes), change),
@@ -114,15 +117,20 @@ pub(super) async fn link<F: FileSystem>(
     };
     let mut results = reply.results();
     results.status(status);
-    results.post_op(request.handles, attributes.as_ref());
-    results.change(request.handles, &change);
+    results.post_op(request.ids(target), attributes.as_ref());
+    results.change(request.ids(directory), &change);
     Ok(())
 }
 
-fn answer<F>(request: &Request<'_, F>, status: Status, changes: &[Change], reply: &mut Reply) {
+fn answer<F: Snapshots>(
+    request: &Request<'_, F>,
+    status: Status,
+    changes: &[(Result<Target<'_, F>, Status>, Change)],
+    reply: &mut Reply,
+) {
     let mut results = reply.results();
     results.status(status);
-    for change in changes {
-        results.change(request.handles, change);
+    for (directory, change) in changes {
+        results.change(request.ids(*directory), change);
     }
 }

@@ -4,14 +4,15 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_types::Inode;
-use forebay_vfs::{Access, Attributes, Change, Credentials, FileSystem};
+use forebay_vfs::{Access, Attributes, Change, Credentials, Snapshots};
 
-use super::Status;
-use crate::Rule;
+use super::{Status, wire};
 use crate::exports::{Client, Exports, Grant};
-use crate::handle::{BadHandle, HANDLE_BYTES, Handles, Named};
+use crate::handle::{BadHandle, Handle, Handles, Named, Tree};
 use crate::metrics::Metrics;
+use crate::object::Object;
 use crate::rpc::Credential;
+use crate::{FileIds, Rule};
 
 /// Context of a call: the file system, the caller and its client.
 pub(crate) struct Request<'a, F> {
@@ -34,9 +35,8 @@ pub(crate) struct Request<'a, F> {
 /// The object that a handle of the call names. The checks are done: this server made the handle, and the client may
 /// use its export.
 pub(crate) struct Target<'a, F> {
-    /// The file system for the export's clients.
-    pub(crate) fs: &'a F,
-    pub(crate) inode: Inode,
+    /// In the file system for the export's clients.
+    pub(crate) object: Object<'a, F>,
     pub(crate) grant: Grant,
     rule: &'a Rule,
 }
@@ -50,7 +50,36 @@ impl<F> Clone for Target<'_, F> {
 
 impl<F> Copy for Target<'_, F> {}
 
-impl<'a, F: FileSystem> Request<'a, F> {
+impl<'a, F> Target<'a, F> {
+    fn is_read_only(&self) -> bool {
+        self.rule.is_read_only() || self.object.to_change().is_err()
+    }
+
+    /// Returns the object for a change of it or of something in it.
+    pub(crate) fn to_change(self) -> Result<(&'a F, Inode), Status> {
+        Ok((self.object.to_change()?, self.object.inode))
+    }
+
+    /// Checks the name of an entry that is to be made in the directory.
+    pub(crate) fn check_new_name(&self, name: &[u8]) -> Result<(), Status> {
+        wire::check_name(name)?;
+        match self.object.is_list(name) {
+            true => Err(Status::EXIST),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks the name of an entry that is to be removed from the directory.
+    pub(crate) fn check_old_name(&self, name: &[u8]) -> Result<(), Status> {
+        wire::check_name(name)?;
+        match self.object.is_list(name) {
+            true => Err(Status::ROFS),
+            false => Ok(()),
+        }
+    }
+}
+
+impl<'a, F: Snapshots> Request<'a, F> {
     /// Checks a handle and returns its target.
     pub(crate) fn target(&self, handle: &[u8]) -> Result<Target<'a, F>, Status> {
         // A handle that this server did not make, one for another export or volume, one whose export no longer
@@ -65,7 +94,11 @@ impl<'a, F: FileSystem> Request<'a, F> {
 
     /// Returns the target of a valid handle, if the export's rules allow this client to use it.
     pub(crate) fn admitted(&self, named: Named) -> Result<Target<'a, F>, Status> {
-        let Named { export, inode } = named;
+        let Named {
+            export,
+            tree,
+            inode,
+        } = named;
         let grant = self.client.grant(export).ok_or(Status::STALE)?;
         let rule = self.exports.rule(grant).ok_or(Status::STALE)?;
         let fs = self.exports.fs(grant).ok_or(Status::STALE)?;
@@ -74,24 +107,34 @@ impl<'a, F: FileSystem> Request<'a, F> {
             self.too_weak.store(true, Ordering::Relaxed);
             return Err(Status::ACCES);
         }
+        // The answer for a deleted snapshot.
+        let object = Object::seen(fs, tree, inode, rule.snapshots).ok_or(Status::STALE)?;
         Ok(Target {
-            fs,
-            inode,
+            object,
             grant,
             rule,
         })
     }
 
     /// Returns the handle of an object that was reached from `target`.
-    pub(crate) fn handle(&self, target: Target<'_, F>, inode: Inode) -> [u8; HANDLE_BYTES] {
-        let export = target.grant.export();
-        self.handles.encode(Named { export, inode })
+    pub(crate) fn handle(&self, target: Target<'_, F>, object: Object<'_, F>) -> Handle {
+        self.handles.encode(Named {
+            export: target.grant.export(),
+            tree: object.tree,
+            inode: object.inode,
+        })
+    }
+
+    /// How attributes name an object of the target's tree. Without a target there are no attributes.
+    pub(crate) fn ids(&self, target: Result<Target<'_, F>, Status>) -> FileIds {
+        let tree = target.map_or(Tree::Live, |target| target.object.tree);
+        self.handles.ids(tree)
     }
 
     /// Returns the caller's identity towards the target, if the rules allow the call. Every operation
     /// on behalf of a client needs an identity, so no change can bypass the rules.
     pub(crate) fn identity(&self, target: Target<'_, F>) -> Result<Cow<'_, Credentials>, Status> {
-        if self.changes && target.rule.is_read_only() {
+        if self.changes && target.is_read_only() {
             return Err(Status::ROFS);
         }
         Ok(target.rule.identity(&self.claimed, self.client.id))
@@ -100,7 +143,7 @@ impl<'a, F: FileSystem> Request<'a, F> {
     /// Returns those of these rights that the export's rules allow.
     pub(crate) fn allowed(&self, target: Target<'_, F>, rights: Access) -> Access {
         let changing = Access::MODIFY.0 | Access::EXTEND.0 | Access::DELETE.0;
-        match target.rule.is_read_only() {
+        match target.is_read_only() {
             true => Access(rights.0 & !changing),
             false => rights,
         }
@@ -108,14 +151,20 @@ impl<'a, F: FileSystem> Request<'a, F> {
 
     /// Whether `..` of the target must be hidden from the client.
     pub(crate) async fn leads_out(&self, target: Target<'_, F>) -> Result<bool, Status> {
-        let leads_out = self.exports.leads_out(target.grant, target.inode);
+        let leads_out = self.exports.leads_out(target.grant, target.object);
         Ok(leads_out.await?)
     }
 
-    /// Returns the attributes of the object that a handle names.
-    pub(crate) async fn getattr(&self, handle: &[u8]) -> Result<Attributes, Status> {
+    /// Whether the listing of the target has the directory of its snapshots.
+    pub(crate) async fn shows_list(&self, target: Target<'_, F>) -> Result<bool, Status> {
+        let shows_list = self.exports.shows_list(target.grant, target.object);
+        Ok(shows_list.await?)
+    }
+
+    /// Returns the attributes of the object that a handle names, and how they name it.
+    pub(crate) async fn getattr(&self, handle: &[u8]) -> Result<(FileIds, Attributes), Status> {
         let target = self.target(handle)?;
-        Ok(target.fs.getattr(target.inode).await?)
+        Ok((self.ids(Ok(target)), target.object.getattr().await?))
     }
 
     /// Returns the attributes for an error reply; `None` when the target itself is the error.
@@ -124,7 +173,7 @@ impl<'a, F: FileSystem> Request<'a, F> {
         target: Result<Target<'_, F>, Status>,
     ) -> Option<Attributes> {
         let target = target.ok()?;
-        target.fs.getattr(target.inode).await.ok()
+        target.object.getattr().await.ok()
     }
 
     /// Returns the current attributes as a [`Change`] of an object that, as far as the caller may rely on it, did

@@ -41,6 +41,7 @@ impl Status {
 
     pub(crate) const OK: Status = Status(0);
     pub(crate) const ACCES: Status = Status(13);
+    pub(crate) const EXIST: Status = Status(17);
     pub(crate) const XDEV: Status = Status(18);
     pub(crate) const INVAL: Status = Status(22);
     pub(crate) const FBIG: Status = Status(27);

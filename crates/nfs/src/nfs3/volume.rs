@@ -1,6 +1,6 @@
 //! FSSTAT, FSINFO, PATHCONF (RFC 1813, sections 3.3.18 to 3.3.20).
 
-use forebay_vfs::FileSystem;
+use forebay_vfs::Snapshots;
 
 use super::{MAX_FILE_BYTES, MAX_NAME_BYTES, Request, Status, wire};
 use crate::TRANSFER_BYTES;
@@ -14,7 +14,7 @@ const DIRECTORY_BYTES: u32 = 64 << 10;
 /// FSF3_LINK, FSF3_SYMLINK, FSF3_HOMOGENEOUS, FSF3_CANSETTIME.
 const PROPERTIES: u32 = 0x01 | 0x02 | 0x08 | 0x10;
 
-pub(super) async fn fsstat<F: FileSystem>(
+pub(super) async fn fsstat<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -24,14 +24,14 @@ pub(super) async fn fsstat<F: FileSystem>(
     let target = request.target(handle);
     let result = async {
         let target = target?;
-        let attributes = target.fs.getattr(target.inode).await?;
-        Ok((attributes, target.fs.statistics_at(target.inode).await?))
+        let attributes = target.object.getattr().await?;
+        Ok((attributes, target.object.statistics().await?))
     };
     match result.await {
         Ok((attributes, sizes)) => {
             let mut results = reply.results();
             results.status(Status::OK);
-            results.post_op(request.handles, Some(&attributes));
+            results.post_op(request.ids(target), Some(&attributes));
             results.u64(sizes.total_bytes);
             results.u64(sizes.free_bytes);
             results.u64(sizes.available_bytes);
@@ -45,25 +45,25 @@ pub(super) async fn fsstat<F: FileSystem>(
             let attributes = request.attributes(target).await;
             let mut results = reply.results();
             results.status(status);
-            results.post_op(request.handles, attributes.as_ref());
+            results.post_op(request.ids(target), attributes.as_ref());
         }
     }
     Ok(())
 }
 
-pub(super) async fn fsinfo<F: FileSystem>(
+pub(super) async fn fsinfo<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
 ) -> Result<(), Malformed> {
     let handle = wire::handle(&mut arguments)?;
     arguments.end()?;
-    let attributes = request.getattr(handle).await;
+    let found = request.getattr(handle).await;
     let mut results = reply.results();
-    match attributes {
-        Ok(attributes) => {
+    match found {
+        Ok((ids, attributes)) => {
             results.status(Status::OK);
-            results.post_op(request.handles, Some(&attributes));
+            results.post_op(ids, Some(&attributes));
             // Largest, preferred and multiple size of READ, then of WRITE.
             for _ in 0..2 {
                 results.u32(TRANSFER_BYTES);
@@ -79,25 +79,25 @@ pub(super) async fn fsinfo<F: FileSystem>(
         }
         Err(status) => {
             results.status(status);
-            results.post_op(request.handles, None);
+            results.post_op(request.ids(Err(status)), None);
         }
     }
     Ok(())
 }
 
-pub(super) async fn pathconf<F: FileSystem>(
+pub(super) async fn pathconf<F: Snapshots>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
 ) -> Result<(), Malformed> {
     let handle = wire::handle(&mut arguments)?;
     arguments.end()?;
-    let attributes = request.getattr(handle).await;
+    let found = request.getattr(handle).await;
     let mut results = reply.results();
-    match attributes {
-        Ok(attributes) => {
+    match found {
+        Ok((ids, attributes)) => {
             results.status(Status::OK);
-            results.post_op(request.handles, Some(&attributes));
+            results.post_op(ids, Some(&attributes));
             results.u32(forebay_vfs::LINK_MAX);
             results.u32(MAX_NAME_BYTES);
             // Long names are refused and not truncated (no_trunc); only root may change the owner
@@ -109,7 +109,7 @@ pub(super) async fn pathconf<F: FileSystem>(
         }
         Err(status) => {
             results.status(status);
-            results.post_op(request.handles, None);
+            results.post_op(request.ids(Err(status)), None);
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use forebay_vfs::{Attributes, Change, FileKind, SetAttributes, SetTime, Timestamp};
 
 use super::{MAX_FILE_BYTES, Status};
-use crate::handle::Handles;
+use crate::FileIds;
 use crate::xdr::{Malformed, Reader, Writer};
 
 /// Longest file handle (NFS3_FHSIZE).
@@ -111,9 +111,9 @@ impl Writer<'_> {
     }
 
     /// `fattr3`.
-    pub(super) fn attributes(&mut self, handles: &Handles, attributes: &Attributes) {
+    pub(super) fn attributes(&mut self, ids: FileIds, attributes: &Attributes) {
         let [size, used] = [attributes.size, attributes.used].map(words);
-        let [volume, inode] = [handles.volume_number(), attributes.inode.0].map(words);
+        let [volume, inode] = [ids.fsid, ids.fileid(attributes.inode)].map(words);
         let [atime, mtime, ctime] =
             [attributes.atime, attributes.mtime, attributes.ctime].map(time_words);
         self.words([
@@ -142,28 +142,29 @@ impl Writer<'_> {
     }
 
     /// `post_op_attr`.
-    pub(super) fn post_op(&mut self, handles: &Handles, attributes: Option<&Attributes>) {
+    pub(super) fn post_op(&mut self, ids: FileIds, attributes: Option<&Attributes>) {
         self.bool(attributes.is_some());
         if let Some(attributes) = attributes {
-            self.attributes(handles, attributes);
+            self.attributes(ids, attributes);
         }
     }
 
     /// `wcc_data`.
-    pub(super) fn change(&mut self, handles: &Handles, change: &Change) {
+    pub(super) fn change(&mut self, ids: FileIds, change: &Change) {
         self.bool(change.before.is_some());
         if let Some(before) = &change.before {
             self.u64(before.size);
             self.time(before.mtime);
             self.time(before.ctime);
         }
-        self.post_op(handles, change.after.as_ref());
+        self.post_op(ids, change.after.as_ref());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handle::{Handles, Tree};
     use forebay_types::{Inode, VolumeId};
     use forebay_vfs::{Device, WccAttributes};
     use proptest::prelude::*;
@@ -194,9 +195,9 @@ mod tests {
 
     #[test]
     fn golden_attributes_and_change() {
-        let handles = Handles::new([0; 32], VolumeId([0xaa; 16]));
+        let ids = Handles::new([0; 32], VolumeId([0xaa; 16])).ids(Tree::Live);
         let mut wire = Vec::new();
-        Writer::new(&mut wire).attributes(&handles, &ATTRIBUTES);
+        Writer::new(&mut wire).attributes(ids, &ATTRIBUTES);
         let golden = [
             0, 0, 0, 4, 0, 0, 1, 0xa4, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, // type to gid
             0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6, // size, used
@@ -215,7 +216,7 @@ mod tests {
             after: None,
         };
         wire.clear();
-        Writer::new(&mut wire).change(&handles, &change);
+        Writer::new(&mut wire).change(ids, &change);
         assert_eq!(wire[..12], [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0]);
         assert_eq!(wire.len(), 4 + 24 + 4);
     }

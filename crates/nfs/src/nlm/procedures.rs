@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use forebay_lock::{Client, LockOutcome, Owner, Range, Share, Wanted};
 use forebay_types::Inode;
-use forebay_vfs::{Access, Error, FileKind, FileSystem};
+use forebay_vfs::{Access, Error, FileKind, Snapshots};
 
 use super::Lock;
 use super::wire::{
@@ -43,7 +43,7 @@ struct Asked {
     state: i32,
 }
 
-impl<F: FileSystem> Request<'_, F> {
+impl<F: Snapshots> Request<'_, F> {
     /// The client's address, and the local address that it knows.
     pub(super) fn remote(&self) -> (IpAddr, IpAddr) {
         (self.nfs.client.address, self.local)
@@ -111,7 +111,9 @@ impl<F: FileSystem> Request<'_, F> {
 
     async fn test(&self, arguments: TestArguments<'_>, results: &mut Vec<u8>) {
         let tested = async {
-            let file = self.lockable(arguments.lock.handle).await?;
+            let Some(file) = self.lockable(arguments.lock.handle).await? else {
+                return in_snapshot(arguments.exclusive).map(|_| None);
+            };
             if !self.locks.admits(false, self.now) {
                 return Err(Status::DENIED_GRACE_PERIOD);
             }
@@ -136,7 +138,9 @@ impl<F: FileSystem> Request<'_, F> {
     async fn lock(&self, arguments: &LockArguments<'_>, asked: Asked) -> Status {
         let lock = &arguments.lock;
         let locked = async {
-            let file = self.lockable(lock.handle).await?;
+            let Some(file) = self.lockable(lock.handle).await? else {
+                return in_snapshot(arguments.exclusive);
+            };
             let wanted = self.wanted(lock, arguments.exclusive, asked.state)?;
             self.check_grace(asked.reclaim)?;
             // Lives until the lock is in the table.
@@ -158,7 +162,9 @@ impl<F: FileSystem> Request<'_, F> {
 
     fn cancel(&self, arguments: &CancelArguments<'_>) -> Result<Status, Status> {
         let lock = &arguments.lock;
-        let file = self.file(lock.handle)?;
+        let Some(file) = self.file(lock.handle)? else {
+            return Ok(Status::DENIED);
+        };
         let wanted = self.wanted(lock, arguments.exclusive, 0)?;
         let (found, grants) = self.locks.table.cancel(file, &wanted);
         self.locks.notify_granted(grants);
@@ -172,7 +178,9 @@ impl<F: FileSystem> Request<'_, F> {
     /// reclaim it.
     fn unlock(&self, arguments: &UnlockArguments<'_>) -> Result<Status, Status> {
         let lock = &arguments.lock;
-        let file = self.file(lock.handle)?;
+        let Some(file) = self.file(lock.handle)? else {
+            return Ok(Status::GRANTED);
+        };
         let wanted = self.wanted(lock, false, 0)?;
         let (done, grants) = self.locks.table.unlock(file, &wanted.owner, wanted.range);
         self.locks.notify_granted(grants);
@@ -183,7 +191,9 @@ impl<F: FileSystem> Request<'_, F> {
     }
 
     async fn share(&self, arguments: &ShareArguments<'_>) -> Result<Status, Status> {
-        let file = self.lockable(arguments.handle).await?;
+        let Some(file) = self.lockable(arguments.handle).await? else {
+            return in_snapshot(arguments.access & WRITE_ACCESS != 0);
+        };
         self.check_grace(arguments.reclaim)?;
         let share = self.reservation(arguments);
         let _guard = self.note(&share.client).await?;
@@ -191,8 +201,9 @@ impl<F: FileSystem> Request<'_, F> {
     }
 
     fn unshare(&self, arguments: &ShareArguments<'_>) -> Result<Status, Status> {
-        let file = self.file(arguments.handle)?;
-        self.locks.table.unshare(file, &self.reservation(arguments));
+        if let Some(file) = self.file(arguments.handle)? {
+            self.locks.table.unshare(file, &self.reservation(arguments));
+        }
         Ok(Status::GRANTED)
     }
 
@@ -249,34 +260,47 @@ impl<F: FileSystem> Request<'_, F> {
         })
     }
 
-    /// Returns the file that a handle names, whether it exists or not. A handle that this server did not make, or that
-    /// is not for this client, is stale.
-    fn file(&self, handle: &[u8]) -> Result<Inode, Status> {
+    /// Returns the file that a handle names, whether it exists or not; `None` for one in a snapshot. A handle that this
+    /// server did not make, or that is not for this client, is stale.
+    fn file(&self, handle: &[u8]) -> Result<Option<Inode>, Status> {
         let target = self.nfs.target(handle).map_err(|_| Status::STALE_FH)?;
-        Ok(target.inode)
+        Ok(target.object.to_lock())
     }
 
     /// Returns the file that a handle names, if the caller may lock it: it is an existing regular file that the caller
-    /// may read or write. Otherwise users without access could block those that have it.
-    async fn lockable(&self, handle: &[u8]) -> Result<Inode, Status> {
+    /// may read or write. Otherwise users without access could block those that have it. `None` for a file in a snapshot:
+    /// nobody changes it, so all shared locks are granted, and no others.
+    async fn lockable(&self, handle: &[u8]) -> Result<Option<Inode>, Status> {
         let target = self.nfs.target(handle).map_err(|_| Status::STALE_FH)?;
         let identity = self.nfs.identity(target).map_err(|_| Status::FAILED)?;
         let wanted = Access(Access::READ.0 | Access::MODIFY.0);
-        let (granted, attributes) = target
-            .fs
-            .access(&identity, target.inode, wanted)
-            .await
-            .map_err(|error| match error {
-                Error::Stale | Error::NotFound => Status::STALE_FH,
-                // The bucket is unreachable: this status makes the client ask again.
-                Error::Delay => Status::DENIED_GRACE_PERIOD,
-                _ => Status::FAILED,
-            })?;
+        let (granted, attributes) =
+            target
+                .object
+                .access(&identity, wanted)
+                .await
+                .map_err(|error| match error {
+                    Error::Stale | Error::NotFound => Status::STALE_FH,
+                    // The bucket is unreachable: this status makes the client ask again.
+                    Error::Delay => Status::DENIED_GRACE_PERIOD,
+                    _ => Status::FAILED,
+                })?;
         let owns = attributes.uid == identity.uid;
         if attributes.kind != FileKind::Regular || granted.0 & wanted.0 == 0 && !owns {
             return Err(Status::FAILED);
         }
-        Ok(target.inode)
+        Ok(target.object.to_lock())
+    }
+}
+
+/// The bit of `fsh4_access` for writing (RFC 1813, appendix II).
+const WRITE_ACCESS: u32 = 2;
+
+/// The answer to a request for a lock of a file in a snapshot.
+fn in_snapshot(exclusive: bool) -> Result<Status, Status> {
+    match exclusive {
+        true => Err(Status::ROFS),
+        false => Ok(Status::GRANTED),
     }
 }
 

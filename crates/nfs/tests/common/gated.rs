@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use forebay_types::Inode;
+use forebay_types::{Inode, SnapshotId};
 use forebay_vfs::memory::MemoryFileSystem;
 use forebay_vfs::{
     Access, Attributes, Change, CreateMode, Created, Credentials, Error, FileSystem, Listing,
-    NewNode, ReadReply, Result, SetAttributes, Stability, Statistics, Timestamp, Verifier,
-    WriteReply,
+    NewNode, ReadReply, Result, SetAttributes, Snapshots, Stability, Statistics, Timestamp,
+    Verifier, WriteReply,
 };
 use forebay_waits::{For, waiting};
 use tokio::sync::watch;
@@ -234,5 +234,30 @@ impl FileSystem for Gated {
         count: u32,
     ) -> Result<(Change, Verifier)> {
         self.inner.commit(caller, inode, offset, count).await
+    }
+}
+
+/// It has no snapshots.
+impl Snapshots for Gated {
+    type Image = MemoryFileSystem;
+
+    fn snapshot_named(&self, _name: &[u8]) -> Option<SnapshotId> {
+        None
+    }
+
+    fn has_snapshot(&self, _id: SnapshotId) -> bool {
+        false
+    }
+
+    fn snapshots_after(&self, _after: u64, _max: usize) -> Vec<(SnapshotId, Bytes)> {
+        Vec::new()
+    }
+
+    fn snapshots_changed(&self) -> Timestamp {
+        Timestamp::default()
+    }
+
+    async fn snapshot(&self, _id: SnapshotId) -> Result<Arc<MemoryFileSystem>> {
+        Err(Error::Stale)
     }
 }

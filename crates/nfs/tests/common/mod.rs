@@ -22,7 +22,7 @@ use forebay_nfs::{
     ServerConfig, SourcePort, Squash, TlsControl, View,
 };
 use forebay_types::VolumeId;
-use forebay_vfs::FileSystem;
+use forebay_vfs::Snapshots;
 use forebay_vfs::memory::MemoryFileSystem;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -85,11 +85,11 @@ impl Running {
         Running::new(Arc::new(MemoryFileSystem::new()), config())
     }
 
-    pub fn new<F: FileSystem>(fs: Arc<F>, config: ServerConfig) -> Running {
+    pub fn new<F: Snapshots>(fs: Arc<F>, config: ServerConfig) -> Running {
         Running::with_views(config, |_| fs.clone())
     }
 
-    pub fn with_views<F: FileSystem>(
+    pub fn with_views<F: Snapshots>(
         config: ServerConfig,
         view: impl Fn(View) -> Arc<F>,
     ) -> Running {
@@ -97,14 +97,14 @@ impl Running {
     }
 
     /// Also returns the control that replaces its exports.
-    pub fn controlled<F: FileSystem>(
+    pub fn controlled<F: Snapshots>(
         config: ServerConfig,
         view: impl Fn(View) -> Arc<F>,
     ) -> (Running, ExportControl<F>) {
         Running::start(async move |any| Server::bind_views(any, config, view).await)
     }
 
-    fn start<F: FileSystem>(
+    fn start<F: Snapshots>(
         bind: impl AsyncFnOnce(SocketAddr) -> io::Result<Server<F>>,
     ) -> (Running, ExportControl<F>) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -129,7 +129,7 @@ impl Running {
     }
 
     /// With a lock manager.
-    pub fn locking<F: FileSystem>(fs: Arc<F>, config: ServerConfig, locks: LockConfig) -> Running {
+    pub fn locking<F: Snapshots>(fs: Arc<F>, config: ServerConfig, locks: LockConfig) -> Running {
         Running::start(async move |any| {
             let server = Server::bind(any, fs, config).await?;
             server.with_locks(locks).await

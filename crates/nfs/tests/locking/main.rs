@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::*;
-use forebay_nfs::handle::{Handles, Named};
+use forebay_nfs::handle::{Handles, Named, Tree};
 use forebay_nfs::xdr::{Reader, Writer};
 use forebay_nfs::{LockConfig, LockLimits, Squash};
 use forebay_vfs::memory::MemoryFileSystem;
@@ -169,7 +169,11 @@ fn what_cannot_be_locked_says_why_and_strangers_learn_nothing() {
     // The same file, by a valid handle of the export that is for other clients.
     let handles = Handles::new(config().handle_key, config().volume);
     let inode = handles.decode(&theirs).unwrap().inode;
-    let elsewhere = handles.encode(Named { export: 2, inode });
+    let elsewhere = handles.encode(Named {
+        export: 2,
+        tree: Tree::Live,
+        inode,
+    });
     let gone = scene.client.create(&root, "gone");
     assert_eq!(scene.client.nlm(LOCK, &ask("a", &gone)), GRANTED);
     let removed = scene.client.nfs(12, |w| {
@@ -510,4 +514,37 @@ fn a_client_without_locks_at_an_orderly_stop_delays_nobody() {
     let mut scene = scene.restarted(|_| {});
     assert_eq!(scene.client.nlm(LOCK, &a), GRANTED);
     assert!(scene.side.nothing_came());
+}
+
+#[test]
+fn a_file_in_a_snapshot_has_shared_locks_only() {
+    let scene = Scene::new();
+    let (mut client, fs, live) = (scene.client, scene.fs, scene.file);
+    let root = client.root();
+    // The image has a root of the same number, and a file of its own.
+    let image = Arc::new(MemoryFileSystem::new());
+    let other = Running::new(image.clone(), config());
+    other.client().create(&root, "file");
+    fs.add_snapshot("then", image);
+    let mut at = root;
+    for name in [".snapshot", "then", "file"] {
+        (at, _) = client.lookup(&at, name.as_bytes()).found();
+    }
+    let (exclusive, shared) = (
+        ask("a", &at),
+        Ask {
+            exclusive: false,
+            ..ask("b", &at)
+        },
+    );
+    assert_eq!(client.nlm(LOCK, &exclusive), ROFS);
+    assert_eq!(client.nlm(TEST, &exclusive), ROFS);
+    for procedure in [TEST, LOCK, NM_LOCK, UNLOCK] {
+        assert_eq!(client.nlm(procedure, &shared), GRANTED);
+    }
+    assert_eq!(client.nlm(CANCEL, &shared), DENIED);
+    // The live file has the same number, and is another file.
+    assert_eq!(client.nlm(LOCK, &ask("a", &live)), GRANTED);
+    assert_eq!(client.nlm(LOCK, &shared), GRANTED);
+    assert_eq!(scene.server.metric("nfs_locks"), 1);
 }

@@ -31,6 +31,7 @@ pub(crate) const DENIED: u32 = 1;
 pub(crate) const NOLOCKS: u32 = 2;
 pub(crate) const BLOCKED: u32 = 3;
 pub(crate) const GRACE: u32 = 4;
+pub(crate) const ROFS: u32 = 6;
 pub(crate) const STALE_FH: u32 = 7;
 pub(crate) const FBIG: u32 = 8;
 pub(crate) const FAILED: u32 = 9;

@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# The client's half of snapshots.sh, on this machine or in a virtual one that sees its files:
+#
+#   snapshots-client.sh make|change|hidden|visible|deleted FOLDER
+#
+# with the volume mounted at $MOUNT; FOLDER is shared with the other half.
+. "$(dirname "$0")/common.sh"
+FOLDER=$2
+cd "$MOUNT"
+export GIT_CONFIG_GLOBAL=/dev/null GIT_OPTIONAL_LOCKS=0
+THEN=.snapshot/then
+
+# described TREE: every object with its kind, rights, links, size, times, target, and the contents of files.
+described() {
+    (
+        cd "$1"
+        find . -printf '%P %y %m %n %U %G %T@ %l ' \( -type d -printf '\n' -o -printf '%s\n' \) | LC_ALL=C sort
+        find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+    )
+}
+# same TREE FILE: the tree is as described.
+same() { described "$1" | cmp - "$2"; }
+# refused WHY COMMAND ...: the command fails with this reason.
+refused() {
+    local why=$1 said
+    shift
+    if said=$("$@" 2>&1); then
+        say "not refused: $said"
+        return 1
+    fi
+    grep -q "$why" <<<"$said" || {
+        say "not for this reason: $said"
+        return 1
+    }
+}
+# without TEXT COMMAND ...: the command succeeds, and prints nothing with that text.
+without() {
+    local text=$1 said
+    shift
+    said=$("$@" 2>&1) || {
+        say "failed: $said"
+        return 1
+    }
+    ! grep -q -- "$text" <<<"$said"
+}
+number() { stat -c %d:%i "$1"; }
+differ() { [ "$1" != "$2" ]; }
+nothing_at() { [ ! -e "$1" ]; }
+git_is_clean() { [ -z "$(git -C "$1" status --porcelain)" ]; }
+# kib OPTIONS ...: as du counts them.
+kib() { du -s "$@" | cut -f1; }
+equal() { [ "$1" = "$2" ] || { say "$1 is not $2"; return 1; }; }
+
+make() { check "a tree is made" make_tree; }
+make_tree() {
+    mkdir -p tree/deep/er tree/closed
+    cp -a "$TESTS" tree/tests
+    head -c 3000000 /dev/urandom >tree/large
+    ln tree/large tree/deep/link
+    ln -s deep/link tree/symbolic
+    mkfifo tree/fifo
+    chmod 700 tree/closed
+    (
+        cd tree
+        git init -q repository
+        cp -a "$TESTS/lib" repository/
+        cd repository
+        git -c user.name=n -c user.email=e add -A
+        git -c user.name=n -c user.email=e commit -qm first
+    )
+    described tree >"$FOLDER/then"
+    sync -f .
+}
+
+change() { check "the tree is changed" change_tree; }
+change_tree() {
+    printf 'new text' | dd of=tree/large conv=notrunc status=none
+    rm -r tree/tests tree/fifo
+    mv tree/deep tree/moved
+    mkdir late
+    (cd tree/repository && git rm -qr lib && git -c user.name=n -c user.email=e commit -qm second)
+    described tree >"$FOLDER/now"
+    sync -f .
+}
+
+# What holds in both ways to show snapshots.
+both() {
+    check "the snapshot has the tree as it was" same "$THEN/tree" "$FOLDER/then"
+    check "also from below" same "tree/$THEN" "$FOLDER/then"
+    check "the volume has the tree as it is" same tree "$FOLDER/now"
+    check "a file has other numbers than the file as it was" \
+        differ "$(number tree/large)" "$(number $THEN/tree/large)"
+    check "so has the directory" differ "$(number tree)" "$(number $THEN/tree)"
+    check "a younger directory is not in the snapshot" nothing_at "late/$THEN"
+    check "the snapshot has no snapshots" nothing_at "$THEN/.snapshot"
+    check "nothing can be made in it" refused "Read-only file system" touch "$THEN/new"
+    check "nothing can be written" refused "Permission denied\|Read-only file system" dd if=/dev/zero of="$THEN/tree/large" count=1 conv=notrunc
+    check "nothing can be removed" refused "Read-only file system" rm -f "$THEN/tree/large"
+    check "rights stay" refused "Read-only file system" chmod 777 "$THEN/tree/closed"
+    check "no snapshot is made by mkdir" refused "" mkdir .snapshot/mine
+    check "git finds the repository clean" git_is_clean "$THEN/tree/repository"
+    check "df of the snapshot shows that nothing is free" \
+        equal 0 "$(df -B1 --output=avail "$THEN" | tail -n 1 | tr -d ' ')"
+    check "copied back it is the same" same_copy
+}
+same_copy() {
+    cp -a "$THEN/tree" back && same back "$FOLDER/then" && rm -r back
+}
+# copy_is_same NAME COMMAND ...: the command copies the volume to a folder, which then has the tree and no snapshot.
+copy_is_same() {
+    local to=$1
+    shift
+    rm -rf "$to" && mkdir "$to" && "$@" && same "$to/tree" "$FOLDER/now" && nothing_at "$to/.snapshot" && rm -r "$to"
+}
+tarred() { tar --format=posix --one-file-system -cf - --exclude='./.snapshot' . | tar -xf - -C "$1"; }
+
+hidden() {
+    check "no listing shows the snapshots" without '\.snapshot' ls -a .
+    check "find does not enter them" without '\.snapshot' find .
+    check "du counts the tree alone" equal "$(kib -x .)" "$(kib .)"
+    check "tar does not enter them" without '\.snapshot' tar -cf /dev/null -v .
+    check "cp -a copies the tree alone" copy_is_same /tmp/copy cp -a . /tmp/copy
+    check "rsync -aH copies the tree alone" copy_is_same /tmp/copy rsync -aH ./ /tmp/copy
+    both
+    check "rm -r removes a directory that has snapshots" rm -r late
+    mkdir late
+}
+
+visible() {
+    check "the listing of the export shows the snapshots" grep -qx .snapshot <(ls -a .)
+    check "no other listing does" without '\.snapshot' ls -a tree
+    check "find sees no loop" without "File system loop" find .
+    check "find -xdev does not enter a snapshot" without "$THEN/" find . -xdev
+    check "du -x does not count snapshots" equal "$(kib -x .)" "$(kib --exclude=.snapshot .)"
+    check "rsync -aHx copies no snapshot" copy_is_same /tmp/copy rsync -aHx --exclude=/.snapshot ./ /tmp/copy
+    check "tar --one-file-system copies no snapshot" copy_is_same /tmp/copy tarred /tmp/copy
+    both
+}
+
+deleted() {
+    check "a deleted snapshot is gone" nothing_at "$THEN"
+    check "the other one has the tree as it was then" same ".snapshot/later/tree" "$FOLDER/now"
+    check "the volume has the tree as it is" same tree "$FOLDER/now"
+}
+
+"$1"
+summary
