@@ -26,7 +26,7 @@ use crate::open::{self, Hold, OpenError};
 use crate::publisher::FlushError;
 use crate::rooms::Rooms;
 use crate::scrub::{ScrubRefusal, ScrubStatus};
-use crate::snapshots::{SnapshotError, SnapshotInfo};
+use crate::snapshots::{SnapshotError, SnapshotInfo, Snapshots};
 use crate::state::Stopped;
 use crate::tasks::{Engine, Tasks};
 use crate::{Compression, Expected, FsConfig, Holder, Status};
@@ -272,6 +272,17 @@ impl Volume {
     /// If the metadata cannot be read.
     pub async fn snapshots(&self) -> std::result::Result<Vec<SnapshotInfo>, SnapshotError> {
         self.rooms.snapshots.infos().await
+    }
+
+    /// The same without counts, as far as memory knows them: does not ask the bucket.
+    pub fn listed_snapshots(&self) -> Vec<SnapshotInfo> {
+        let mut listed = self.rooms.state.snapshots.all();
+        listed.retain(|(_, one)| !one.record.is_being_deleted);
+        let infos = listed.into_iter().map(|(id, one)| SnapshotInfo {
+            is_published: one.is_published,
+            ..Snapshots::made(id, one.record)
+        });
+        infos.collect()
     }
 
     /// Opens a snapshot for reading. It reads through this volume's caches of frames.
