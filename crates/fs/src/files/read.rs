@@ -224,7 +224,7 @@ impl Files {
             // Some may have come since the plan. Checked after the join: a fetch is in the table until its bytes are
             // in the block buffer, so none is missed in between.
             let before = wanted.len();
-            let needed = {
+            {
                 let state = node.lock();
                 let is_needed = |one: &WantedFrame<'_>| one.is_needed(&state.blocks, block, gaps);
                 match ahead {
@@ -233,9 +233,8 @@ impl Files {
                     false if !wanted.iter().all(is_needed) => return Ok(false),
                     false => {}
                 }
-                wanted.len()
-            };
-            if needed == before {
+            }
+            if wanted.len() == before {
                 break waiters;
             }
         };
