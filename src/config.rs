@@ -45,9 +45,9 @@ pub use table::{Default, Setting};
 pub use value::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, Currency, Dedup, Encryption,
     Endpoint, HostNames, KmsKey, LOG_MODULES, LogFormat, LogLevel, LogLevels, LogMode, LogModule,
-    MaybeAddress, MaybeDuration, MaybeFile, OtlpEndpoint, Price, Region, Restore, Sealing,
-    Security, Size, SnapshotDirectory, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags,
-    Takeover, Value, Written, Xprtsec,
+    MaybeAddress, MaybeDuration, MaybeFile, OtlpEndpoint, Price, Region, Restore, Schedules,
+    Sealing, Security, Size, SnapshotDirectory, SourcePort, Squash, StorageClass, StoreUrl, Switch,
+    Tags, Takeover, Value, Written, Xprtsec,
 };
 
 impl Config {

@@ -28,6 +28,7 @@ use crate::live::Recorder;
 use crate::locks::{lock_config, register_with_rpcbind};
 use crate::metrics::Metrics;
 use crate::new_volume::NewVolume;
+use crate::schedule::Keeper;
 use crate::serve::{Failure, Gateway};
 use crate::store;
 use crate::tls;
@@ -120,6 +121,8 @@ pub struct NfsGateway {
     recorder: Recorder,
     calls: CallWatch,
     slow_calls: SlowCalls,
+    /// Snapshots by the schedule.
+    keeper: Arc<Keeper>,
 }
 
 impl Paths for Volume {
@@ -265,8 +268,10 @@ impl NfsGateway {
         };
         let calls = server.metrics();
         let costs = Arc::new(Costs::new(&config, store.requests.clone(), volume.clone()));
+        let keeper = Arc::new(Keeper::new(config.snapshot_schedule.0.clone()));
         let metrics = Metrics::new(vec![
             Arc::new(state),
+            keeper.clone(),
             calls.clone(),
             store.requests,
             Arc::new(store.health),
@@ -296,6 +301,7 @@ impl NfsGateway {
             metrics,
             calls: call_watch,
             slow_calls,
+            keeper,
         })
     }
 }
@@ -424,6 +430,7 @@ impl Gateway for NfsGateway {
         self.tls_control.replace(tls);
         *shown = served;
         self.slow_calls.set(config.slow_call.0);
+        self.keeper.set(config.snapshot_schedule.0.clone());
         if let Some(credentials) = &self.credentials {
             credentials.read_again();
         }
@@ -435,6 +442,7 @@ impl Gateway for NfsGateway {
             () = self.watcher.clone().run() => {}
             () = self.recorder.run() => {}
             () = self.costs.meter.run() => {}
+            () = self.keeper.run(&self.volume) => {}
         }
     }
 

@@ -50,6 +50,7 @@ pub mod logging;
 pub mod metrics;
 pub mod new_volume;
 pub mod salvage;
+pub mod schedule;
 mod scrub;
 mod secret_file;
 pub mod serve;

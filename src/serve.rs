@@ -294,7 +294,7 @@ fn reload(
 
 /// Changes in a new configuration that cannot take effect before the next start, one sentence each. Exports, and the
 /// settings that they are derived from, the files of TLS, the access to admin HTTP,
-/// `shutdown_limit` and `log_level` take effect at once.
+/// `shutdown_limit`, `log_level`, `slow_call` and `snapshot_schedule` take effect at once.
 struct Changes(Vec<String>);
 
 impl Changes {

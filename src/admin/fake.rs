@@ -203,6 +203,7 @@ pub(crate) fn some_status() -> Status {
         },
         snapshots: 4,
         snapshot_held_bytes: 7 << 20,
+        next_snapshot: Some(1_795_737_600),
         damaged_frames: 2,
         dedup: Some(Deduplication {
             saved_bytes: 3 << 20,

@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 
+use super::snapshot::utc;
 use super::space::Space;
 use crate::cost::Cost;
 use crate::health::Health;
@@ -73,6 +74,9 @@ pub struct Status {
     /// Bytes of packs in the bucket to which snapshots refer, and no live file.
     #[serde(default)]
     pub snapshot_held_bytes: u64,
+    /// When the next snapshot of `snapshot_schedule` is due, in seconds since 1970; null without a schedule.
+    #[serde(default)]
+    pub next_snapshot: Option<i64>,
     /// Damaged frames found since the start of which bytes are lost; `forebay scrub --status` lists them.
     pub damaged_frames: u64,
     /// The results of deduplication since the start; null while it is off.
@@ -289,6 +293,9 @@ impl fmt::Display for Status {
                 "snapshots",
                 format!("{}, which hold {held}", self.snapshots),
             )?;
+        }
+        if let Some(next) = self.next_snapshot {
+            row("next snapshot", format!("{} (UTC)", utc(next)))?;
         }
         if self.damaged_frames > 0 {
             let damaged = self.damaged_frames;

@@ -373,6 +373,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         "disk cache    10.0 GiB, 5 of 9 frames found since the start, 1 damaged: check its disk\n",
         "space         300.0 MiB in 40 packs, 80% in use, 30.0 MiB of 350.0 MiB of files shared; 3 to rewrite, which frees 20.0 MiB; 2 rewritten since the start; orphans deleted: 1\n",
         "snapshots     4, which hold 7.0 MiB\n",
+        "next snapshot 2026-11-27T00:00:00Z (UTC)\n",
         "dedup         3.0 MiB not uploaded since the start; 40 frames are known, and those of earlier runs are being read\n",
         "store error   for 3s: 503 SlowDown\n",
         "requests      WRITE 12\n",
@@ -388,6 +389,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         damaged_frames: 0,
         snapshots: 0,
         snapshot_held_bytes: 0,
+        next_snapshot: None,
         dedup: None,
         log_limit_bytes: 0,
         ..some_status()

@@ -14,9 +14,9 @@ use super::table::settings;
 use super::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, ConfigError, Currency, Dedup,
     Encryption, Endpoint, Export, HostNames, KmsKey, LogFormat, LogLevels, LogMode, MaybeAddress,
-    MaybeDuration, MaybeFile, OtlpEndpoint, Price, Region, Restore, Sealing, Security, Setting,
-    Size, SnapshotDirectory, Source, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags,
-    Takeover, Value, Written, Xprtsec, exports,
+    MaybeDuration, MaybeFile, OtlpEndpoint, Price, Region, Restore, Schedules, Sealing, Security,
+    Setting, Size, SnapshotDirectory, Source, SourcePort, Squash, StorageClass, StoreUrl, Switch,
+    Tags, Takeover, Value, Written, Xprtsec, exports,
 };
 
 settings! {
@@ -176,6 +176,12 @@ settings! {
         /// Proxy for S3 and AWS KMS: `auto` is the one in `HTTPS_PROXY` (`HTTP_PROXY` for an endpoint without TLS),
         /// except for hosts in `NO_PROXY` and this machine; `none`, or a URL such as `http://proxy:3128`.
         s3_proxy: Proxy = Fixed("auto");
+    }
+    "Snapshots" {
+        /// When [snapshots](snapshots.md#schedules) are made, and how many are kept, as in
+        /// `15m x 8,1h x 24,1d x 30`: one every 15 minutes, of which the last 8 are kept, and so on. At times in UTC:
+        /// `1d` is midnight. Intervals are 1m to 366d; all together keep 1000 at most. `none` makes and deletes none.
+        snapshot_schedule: Schedules = Fixed("none");
     }
     "Integrity" {
         /// How often each pack is read back from the bucket and verified, in the background: 1h or more. `0s` is never,

@@ -57,6 +57,7 @@ impl Setting {
                 "log_level",
                 "shutdown_limit",
                 "slow_call",
+                "snapshot_schedule",
             ]
             .contains(&self.key)
     }

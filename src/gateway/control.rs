@@ -19,6 +19,7 @@ use crate::exports;
 use crate::health::Health;
 use crate::live::Live;
 use crate::metrics::Metrics;
+use crate::schedule::made_by_user;
 use crate::scrub;
 use crate::trace::Paths;
 use crate::watch;
@@ -137,6 +138,7 @@ impl Control for NfsGateway {
             space: space(&status.collector),
             snapshots: status.snapshots as u64,
             snapshot_held_bytes: status.held_bytes,
+            next_snapshot: self.keeper.next(self.volume.now().seconds),
             damaged_frames: status.damaged_frames,
             dedup: status.dedup.map(|dedup| Deduplication {
                 saved_bytes: dedup.saved_bytes,
@@ -216,7 +218,7 @@ impl NfsGateway {
             SnapshotRequest::Show { name } => name,
             SnapshotRequest::Create { name, by } => {
                 let name = name.unwrap_or_else(|| admin::utc(volume.now().seconds));
-                let made = volume.make_snapshot(&name, &by).await?;
+                let made = volume.make_snapshot(&name, &made_by_user(by)).await?;
                 return Ok(vec![snapshot_report(made)]);
             }
         };

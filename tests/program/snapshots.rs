@@ -1,5 +1,9 @@
 //! `forebay snapshot`.
 
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use forebay_client::Status;
 use serde_json::Value;
 
@@ -125,4 +129,58 @@ fn snapshots_are_made_listed_and_deleted_and_outlive_a_kill() {
         checked.stdout,
         checked.stderr
     );
+}
+
+/// Waits until there are this many snapshots.
+#[track_caller]
+fn wait_for(gateway: &Gateway, count: usize) -> Vec<Value> {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        let all = snapshot(gateway, &["list"]);
+        if all.len() == count {
+            return all;
+        }
+        assert!(Instant::now() < deadline, "{all:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_schedule_makes_its_snapshots_beside_those_of_people_and_sighup_changes_it() {
+    let place = Place::new();
+    let file = place.path("forebay.toml");
+    fs::write(&file, "").unwrap();
+    let config = format!("--config={}", file.display());
+    let gateway = place.serve_with("data", &[QUIET, ADMIN, &config]);
+    snapshot(&gateway, &["create", "by hand"]);
+    assert_eq!(gateway.status()["next_snapshot"], Value::Null);
+    // The interval has no snapshot yet: it is made at once. The next interval begins in February 2027, and then in 2028.
+    fs::write(&file, "snapshot_schedule = [\"366d x 1\"]\n").unwrap();
+    gateway.hang_up();
+    let all = wait_for(&gateway, 2);
+    assert_eq!(all[1]["made_by"], "schedule");
+    let name = all[1]["name"].as_str().unwrap().to_owned();
+    assert!(name.starts_with("auto-20") && name.ends_with('Z'), "{name}");
+    let next = gateway.status()["next_snapshot"].as_i64().unwrap();
+    assert!(next > all[1]["made"].as_i64().unwrap());
+    let said = gateway.ask(&["status"]).stdout;
+    assert!(said.contains("\nnext snapshot 20"), "{said}");
+    let metrics = text(&address(&gateway), "/metrics");
+    let failures = "\nforebay_snapshot_failures_total 0.0\n";
+    assert!(metrics.contains(failures), "{metrics}");
+    gateway.kill();
+
+    // It is known after a restart as what it is. When it is deleted, its interval gets another one.
+    fs::write(&file, "").unwrap();
+    let gateway = place.serve_with("data", &[QUIET, ADMIN, &config]);
+    assert!(gateway.ask(&["flush"]).status.success());
+    let all = snapshot(&gateway, &["list"]);
+    assert_eq!((all.len(), &all[1]["made_by"]), (2, &"schedule".into()));
+    snapshot(&gateway, &["delete", &name]);
+    fs::write(&file, "snapshot_schedule = \"366d x 1\"\n").unwrap();
+    gateway.hang_up();
+    let all = wait_for(&gateway, 2);
+    assert_eq!(all[0]["name"], "by hand");
+    assert_eq!(all[1]["made_by"], "schedule");
+    gateway.stop_cleanly();
 }

@@ -23,6 +23,7 @@ pub(crate) mod quota;
 mod read;
 mod read_bytes;
 pub(crate) mod snapshots;
+mod wanted_frames;
 pub(crate) mod whereabouts;
 
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::disk::{Disk, Fault, Step};
 use crate::common::*;
-use forebay_fs::{FsConfig, LogConfig, Volume};
+use forebay_fs::{FsConfig, LogConfig, Stage, Volume};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes, Stability, Trouble, Verifier};
 
@@ -256,6 +256,39 @@ fn while_the_bucket_is_away_a_failed_log_stays_failed_and_nothing_is_lost() {
     let life = bucket.start_on(&disk, small_log);
     assert_eq!(life.read(inode, 0, 14), b"stable\0\0\0later");
     assert_eq!(life.read(inode, 1 << 20, 9), b"under way");
+}
+
+#[test]
+fn a_failed_log_stays_failed_until_a_checkpoint_that_a_snapshot_closed_is_in_the_bucket() {
+    let (bucket, disk) = (Bucket::new(), Disk::default());
+    let life = bucket.start_on(&disk, small_log);
+    let inode = life.create(b"file");
+    life.write(inode, 0, b"first", Stability::FileSync);
+    bucket.controls.manifest_puts.close();
+    let _flushed = life.spawn(|volume| async move { volume.flush().await });
+    eventually("the first checkpoint is at its commit", || {
+        let stage = life.volume.status().stage;
+        stage == Stage::Publishing && bucket.controls.manifest_puts.held() > 0
+    });
+    bucket.controls.pack_puts.close();
+    life.write(inode, 100, b"second", Stability::FileSync);
+    // The snapshot's own record is the last change: the open checkpoint stays empty.
+    disk.fail(Step::Flush, Fault::Io, 0, 1);
+    let made = life.run(|volume| async move { volume.make_snapshot("s", "a test").await });
+    assert!(made.is_err(), "{made:?}");
+    assert!(life.volume.status().log_trouble.is_some());
+    bucket.controls.manifest_puts.open();
+    // One task publishes both, and looks at the log in between.
+    eventually("the second checkpoint is under way", || {
+        bucket.controls.pack_puts.held() == 1
+    });
+    let refused = life.try_write(inode, 200, b"x").err();
+    life.crash();
+    bucket.controls.pack_puts.open();
+    disk.power_cut_losing_all();
+    let life = bucket.start_on(&disk, small_log);
+    assert_eq!(life.read(inode, 100, 6), b"second");
+    assert_eq!(refused, Some(Error::Delay));
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod disk_cache;
 mod disk_faults;
 mod far_store;
 mod fencing;
+mod fetched_once;
 mod gaps;
 mod healing;
 mod histories;

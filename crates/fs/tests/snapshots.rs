@@ -7,6 +7,7 @@ use forebay_fs::{Compression, Dedup, Expected, FsConfig, SnapshotError, Snapshot
 use forebay_types::Inode;
 use forebay_vfs::{FileSystem, SetAttributes, Stability};
 
+use crate::common::disk::Disk;
 use crate::common::{Bucket, Life, ROOT, eventually, pattern, read};
 
 mod histories;
@@ -219,6 +220,25 @@ fn a_snapshot_that_was_answered_survives_a_crash_before_it_is_published() {
     let life = bucket.start_elsewhere(eager);
     assert_eq!(names(&life), ["one", "two", "three"]);
     assert!(content(&life, "one", file, 4 << 20) == first);
+    life.stop();
+}
+
+#[test]
+fn a_snapshot_that_was_answered_survives_a_power_cut_while_the_bucket_is_away() {
+    let (bucket, disk) = (Bucket::new(), Disk::default());
+    let life = bucket.start_on(&disk, eager);
+    let file = life.create(b"file");
+    bucket.controls.everything.close();
+    let bytes = write(&life, file, 1, MIB);
+    snapshot(&life, "kept");
+    write(&life, file, 2, MIB);
+    life.crash();
+    bucket.controls.everything.open();
+    disk.power_cut_losing_all();
+    let life = bucket.start_on(&disk, eager);
+    assert_eq!(names(&life), ["kept"]);
+    life.flush();
+    assert!(content(&life, "kept", file, 4 << 20) == bytes);
     life.stop();
 }
 

@@ -98,6 +98,8 @@ families! {
         "Snapshots of the volume.";
     SNAPSHOT_HELD: Gauge, "snapshot_held_bytes", Bytes, [],
         "Bytes of packs in the bucket to which snapshots refer, and no live file.";
+    SNAPSHOT_FAILURES: Counter, "snapshot_failures", None, [],
+        "Failures to make or delete a snapshot by the schedule since the start; each minute that one is late counts.";
     PACKS_TO_REWRITE: Gauge, "packs_to_rewrite", None, [],
         "Packs that are mostly dead.";
     PACKS_REWRITTEN: Counter, "packs_rewritten", None, [],

@@ -56,6 +56,7 @@ fn unusual() -> Places {
         "20MB/s",
         "/s3-ca.pem",
         "http://proxy:3128",
+        "15m x 8,1d x 30",
         "30days",
         "3MiB",
         "aes-256-gcm",

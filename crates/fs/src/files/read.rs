@@ -1,14 +1,13 @@
 //! READ: takes bytes from memory if they are there, and fetches the rest from the bucket.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_cache::Lease;
 use forebay_meta::FrameAddress;
 use forebay_meta::record::BlockMap;
-use forebay_pack_store::{FetchError, Fetched, PackStore};
-use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, Inode, to_usize};
+use forebay_pack_store::{FetchError, Fetched};
+use forebay_types::{BlockIndex, BlockKey, ByteRange, Inode, to_usize};
 use forebay_vfs::{Credentials, Error, Pieces, ReadReply, Result, Trouble, permission};
 use forebay_view::convert::owned;
 use forebay_waits::{For, waiting};
@@ -17,6 +16,7 @@ use futures_util::{StreamExt, stream};
 use super::Files;
 use super::data::writable;
 use super::read_bytes::Fetches;
+use super::wanted_frames::{WantedFrame, inside, memory_ahead, trim, wanted_frames, whole};
 use crate::state::{FetchPlan, Node, NodeState, by_block};
 
 /// How often a read plans its fetches again because the file changed meanwhile, before it makes the client try again.
@@ -198,7 +198,7 @@ impl Files {
             inode: node.inode,
             block,
         };
-        let wanted = wanted_frames(&map, gaps);
+        let mut wanted = wanted_frames(&map, gaps);
         let mut spare = None;
         if reply.is_none() {
             let addresses = wanted.iter().map(|wanted| wanted.address);
@@ -218,45 +218,68 @@ impl Files {
             Some(_) => (true, 1),
             None => (false, FRAMES_AT_ONCE),
         };
-        let addresses: Vec<FrameAddress> = wanted.iter().map(|wanted| *wanted.address).collect();
-        let waiters = self.packs.join_fetches(key, &addresses).into_iter();
+        let waiters = loop {
+            let addresses: Vec<FrameAddress> = wanted.iter().map(|one| *one.address).collect();
+            let waiters = self.packs.join_fetches(key, &addresses);
+            // Some may have come since the plan. Checked after the join: a fetch is in the table until its bytes are
+            // in the block buffer, so none is missed in between.
+            let before = wanted.len();
+            {
+                let state = node.lock();
+                let is_needed = |one: &WantedFrame<'_>| one.is_needed(&state.blocks, block, gaps);
+                match ahead {
+                    // With the ones that came between two others it is still one GET.
+                    true => trim(&mut wanted, is_needed),
+                    false if !wanted.iter().all(is_needed) => return Ok(false),
+                    false => {}
+                }
+            }
+            if wanted.len() == before {
+                break waiters;
+            }
+        };
         let fetches: Vec<_> = waiters
+            .into_iter()
             .map(|waiter| async move {
                 let lease = |bytes| (!ahead).then(|| self.state.memory.lease(bytes));
-                stream::iter(waiter.fetch(lease).await)
+                let outcomes = waiter.fetch(lease).await;
+                (waiter, outcomes)
             })
             .collect();
-        let mut frames = stream::iter(fetches).buffered(at_once).flatten();
+        let mut fetches = stream::iter(fetches).buffered(at_once);
         let mut came = 0;
-        while let Some((index, frame)) = frames.next().await {
-            let Some(wanted) = wanted.get(index) else {
-                continue;
-            };
-            came += 1;
-            let frame = match frame {
-                Ok(frame) => frame,
-                Err(error) => {
-                    // A missing pack belongs to an outdated map: the file was truncated, or these bytes were written
-                    // again and published since.
-                    let overtaken = !node.lock().blocks.is_current(plan.token, whole(block));
-                    if overtaken
-                        || self
-                            .is_replaced(node, block, wanted.part, wanted.address)
-                            .await?
-                    {
-                        return Ok(false);
+        // Each waiter is dropped when the block buffer has its frames: until then other readers find them there.
+        while let Some((_waiter, outcomes)) = fetches.next().await {
+            for (index, frame) in outcomes {
+                let Some(wanted) = wanted.get(index) else {
+                    continue;
+                };
+                came += 1;
+                let frame = match frame {
+                    Ok(frame) => frame,
+                    Err(error) => {
+                        // A missing pack belongs to an outdated map: the file was truncated, or these bytes were written
+                        // again and published since.
+                        let overtaken = !node.lock().blocks.is_current(plan.token, whole(block));
+                        if overtaken
+                            || self
+                                .is_replaced(node, block, wanted.part, wanted.address)
+                                .await?
+                        {
+                            return Ok(false);
+                        }
+                        return Err(self.fetch_failed(key, wanted.address, &error));
                     }
-                    return Err(self.fetch_failed(key, wanted.address, &error));
+                };
+                let taken = Taken {
+                    block,
+                    gaps,
+                    wanted,
+                    frame: &frame,
+                };
+                if !self.take_in(node, taken, plan, reply.as_deref_mut(), spare.as_mut())? {
+                    return Ok(false);
                 }
-            };
-            let taken = Taken {
-                block,
-                gaps,
-                wanted,
-                frame: &frame,
-            };
-            if !self.take_in(node, taken, plan, reply.as_deref_mut(), spare.as_mut())? {
-                return Ok(false);
             }
         }
         if came < wanted.len() {
@@ -405,59 +428,6 @@ fn within(state: &NodeState, offset: u64, count: u32) -> (ByteRange, bool) {
 /// How many frames of one block are fetched at the same time for one reader.
 const FRAMES_AT_ONCE: usize = 8;
 
-fn whole(block: BlockIndex) -> ByteRange {
-    ByteRange::at(block.start(), BLOCK_SIZE)
-}
-
-/// The parts of `range` that lie in one of the gaps; the gaps are in ascending order.
-fn inside(gaps: &[ByteRange], range: ByteRange) -> impl Iterator<Item = ByteRange> {
-    let first = gaps.partition_point(|gap| gap.end <= range.start);
-    let reached = gaps.iter().skip(first);
-    reached
-        .take_while(move |gap| gap.start < range.end)
-        .map(move |gap| gap.intersect(range))
-}
-
-/// The frames that hold bytes of the gaps, each once, though small writes may have cut it into many extents.
-fn wanted_frames<'a>(map: &'a BlockMap, gaps: &[ByteRange]) -> Vec<WantedFrame<'a>> {
-    let mut frames: Vec<(Option<ByteRange>, &FrameAddress, Vec<ByteRange>)> = Vec::new();
-    let mut places = HashMap::new();
-    for extent in map.extents() {
-        let place = *places.entry(&extent.frame).or_insert_with(|| {
-            frames.push((None, &extent.frame, Vec::new()));
-            frames.len() - 1
-        });
-        // Always found: it was added above.
-        let Some((part, _, live)) = frames.get_mut(place) else {
-            continue;
-        };
-        live.push(extent.range);
-        if part.is_none() {
-            *part = inside(gaps, extent.range).next();
-        }
-    }
-    let wanted = frames.into_iter().filter_map(|(part, address, live)| {
-        let part = part?;
-        Some(WantedFrame {
-            part,
-            address,
-            live,
-        })
-    });
-    wanted.collect()
-}
-
-/// Memory for the frames of one block, which may all come with one GET, and for the block buffer that takes them.
-fn memory_ahead<'a>(
-    packs: &PackStore,
-    addresses: impl Iterator<Item = &'a FrameAddress> + Clone,
-) -> u64 {
-    let frames = addresses.clone().map(|address| packs.memory_of(address));
-    let frames: u64 = frames.sum();
-    let raw: u64 = addresses.map(|address| u64::from(address.raw_len)).sum();
-    frames + raw.min(BLOCK_SIZE)
-}
-
 /// A fetched frame and its purpose.
 struct Taken<'a> {
     block: BlockIndex,
@@ -465,16 +435,6 @@ struct Taken<'a> {
     gaps: &'a [ByteRange],
     wanted: &'a WantedFrame<'a>,
     frame: &'a Fetched,
-}
-
-/// A frame to fetch.
-#[derive(Debug, PartialEq, Eq)]
-struct WantedFrame<'a> {
-    /// A missing part of the block that it holds.
-    part: ByteRange,
-    address: &'a FrameAddress,
-    /// All valid ranges of the block that it holds.
-    live: Vec<ByteRange>,
 }
 
 /// A reply to READ that is being assembled.
@@ -485,69 +445,4 @@ pub(crate) struct Reply {
     eof: bool,
     attributes: forebay_vfs::Attributes,
     fetches: Fetches,
-}
-
-#[cfg(test)]
-mod tests {
-    use forebay_types::PackId;
-
-    use super::*;
-
-    fn frame(pack: u64, start: u32, len: u32) -> FrameAddress {
-        FrameAddress {
-            pack: PackId(pack),
-            offset: 0,
-            stored_len: len,
-            raw_len: len,
-            raw_start: start,
-            crc32: 0,
-            origin: None,
-        }
-    }
-
-    #[test]
-    fn gaps_are_sorted_by_blocks() {
-        let range = |start, end| ByteRange::new(start, end);
-        let size = BLOCK_SIZE;
-        let gaps = [range(1, 2), range(5, 7), range(size - 1, 2 * size + 3)];
-        assert_eq!(
-            by_block(&gaps),
-            [
-                (
-                    BlockIndex(0),
-                    vec![range(1, 2), range(5, 7), range(size - 1, size)]
-                ),
-                (BlockIndex(1), vec![range(0, size)]),
-                (BlockIndex(2), vec![range(0, 3)]),
-            ]
-        );
-        assert_eq!(by_block(&[]), []);
-    }
-
-    #[test]
-    fn each_frame_that_holds_something_of_the_gaps_is_wanted_once() {
-        let range = |start, end| ByteRange::new(start, end);
-        let (old, new, other) = (frame(1, 0, 100), frame(2, 10, 1), frame(3, 100, 50));
-        let mut map = BlockMap::new();
-        for frame in [old, new, other] {
-            map.insert(frame.raw_range(), frame).unwrap();
-        }
-        let gaps: Vec<_> = (0..50).map(|at| range(2 * at, 2 * at + 1)).collect();
-        let wanted = wanted_frames(&map, &gaps);
-        let of = |address, part, live| WantedFrame {
-            part,
-            address,
-            live,
-        };
-        assert_eq!(
-            wanted,
-            [
-                of(&old, range(0, 1), vec![range(0, 10), range(11, 100)]),
-                of(&new, range(10, 11), vec![range(10, 11)]),
-            ]
-        );
-        assert_eq!(wanted_frames(&map, &[range(200, 300)]), []);
-        let parts: Vec<_> = inside(&gaps, range(3, 8)).collect();
-        assert_eq!(parts, [range(4, 5), range(6, 7)]);
-    }
 }

@@ -8,7 +8,7 @@ use forebay_vfs::{Result, Timestamp};
 use forebay_view::View;
 
 use super::Volume;
-use crate::snapshots::{SnapshotError, SnapshotInfo};
+use crate::snapshots::{SnapshotError, SnapshotInfo, Snapshots};
 
 impl Volume {
     /// Makes a snapshot of the whole volume with this name: of everything that was acknowledged before the call, and
@@ -34,6 +34,17 @@ impl Volume {
     /// If the metadata cannot be read.
     pub async fn snapshots(&self) -> std::result::Result<Vec<SnapshotInfo>, SnapshotError> {
         self.rooms.snapshots.infos().await
+    }
+
+    /// The same without counts, as far as memory knows them: does not ask the bucket.
+    pub fn listed_snapshots(&self) -> Vec<SnapshotInfo> {
+        let mut listed = self.rooms.state.snapshots.all();
+        listed.retain(|(_, one)| !one.record.is_being_deleted);
+        let infos = listed.into_iter().map(|(id, one)| SnapshotInfo {
+            is_published: one.is_published,
+            ..Snapshots::made(id, one.record)
+        });
+        infos.collect()
     }
 
     /// Opens a snapshot for reading. It reads through this volume's caches of frames and metadata.

@@ -51,9 +51,14 @@ impl Gate {
     }
 
     pub(super) async fn pass(&self) {
+        self.pass_if(true).await;
+    }
+
+    /// Passes; if the gate is closed, only `is_held` ones wait.
+    pub(super) async fn pass_if(&self, is_held: bool) {
         self.arrived.fetch_add(1, Ordering::SeqCst);
         let mut closed = self.closed.subscribe();
-        if !*closed.borrow_and_update() {
+        if !*closed.borrow_and_update() || !is_held {
             return;
         }
         let held = self.held.fetch_add(1, Ordering::SeqCst) + 1;

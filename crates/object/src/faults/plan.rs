@@ -94,6 +94,8 @@ pub struct Faults {
     pub manifest_puts: Gate,
     /// Before packs are deleted.
     pub pack_deletes: Gate,
+    /// The gate before reads of packs holds only objects whose names contain this.
+    pack_gets_of: Mutex<String>,
     down: AtomicBool,
     /// Number of requests that are served before the store goes down by itself.
     served_before: Mutex<Option<u64>>,
@@ -150,6 +152,17 @@ impl Faults {
     /// Restricts random faults to objects whose names contain `part`.
     pub fn only(&self, part: &str) {
         self.plan.lock().only = part.to_owned();
+    }
+
+    /// Restricts the gate before reads of packs to objects whose names contain `part`.
+    pub fn hold_gets_of(&self, part: &str) {
+        *self.pack_gets_of.lock() = part.to_owned();
+    }
+
+    /// Lets a read of a pack through its gate.
+    pub(super) async fn pass_pack_get(&self, name: &str) {
+        let is_held = name.contains(&*self.pack_gets_of.lock());
+        self.pack_gets.pass_if(is_held).await;
     }
 
     /// Hits the next `times` requests of this kind, for objects whose names contain `name`.
