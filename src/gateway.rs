@@ -381,6 +381,7 @@ fn fs_config(config: &Config) -> FsConfig {
         upload_parallel: config.upload_parallel as usize,
         pack_bytes: config.pack_bytes.bytes(),
         volume_limit: config.volume_limit.bytes(),
+        snapshots_count: config.snapshots_count.is_on(),
         disk_cache_limit: config.disk_cache_limit.bytes(),
         rewrite_below: config.rewrite_below,
         background_rate: config.background_rate.bytes(),

@@ -32,6 +32,9 @@ settings! {
         );
         /// Size of the volume: `df` shows it, and writes beyond it fail with ENOSPC.
         volume_limit: Size = Fixed("1PiB"), "64MiB" to "1EiB";
+        /// Whether bytes that only snapshots refer to count against `volume_limit`: `df` shows a smaller volume then. With
+        /// `off` snapshots have no limit but that of the bucket.
+        snapshots_count: Switch = Fixed("off");
         /// What a start does if another gateway holds the volume, or did not shut down cleanly: `refuse` fails with
         /// exit code 3 and changes nothing; `allow` (`--take-over`) takes the volume over: the other gateway stops, and
         /// its unpublished changes stay in its log. Two gateways with `allow` that are restarted take the volume from

@@ -59,6 +59,8 @@ pub struct FsConfig {
     pub early_bytes: u64,
     /// Bytes that all files together may use; beyond it writes fail with ENOSPC.
     pub volume_limit: u64,
+    /// Whether bytes that only snapshots refer to count against that as well.
+    pub snapshots_count: bool,
     /// The most objects of the volume.
     pub inode_limit: u64,
     /// Nodes that are kept in memory though nothing of them is unpublished.
@@ -192,6 +194,7 @@ impl FsConfig {
             pack_bytes: 8 << 20,
             early_bytes: 2 * BLOCK_SIZE,
             volume_limit: 1 << 50,
+            snapshots_count: false,
             inode_limit: u64::from(u32::MAX),
             node_limit: to_usize(MOST_NODES),
             overlay_limit: MOST_FOR_NAMES,

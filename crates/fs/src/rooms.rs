@@ -32,7 +32,7 @@ use crate::publisher::{
     self, BetweenCheckpoints, CheckpointSource, Committer, Observer, Progress, Proof, Publisher,
 };
 use crate::scrub::{self, Scrub};
-use crate::snapshots::{self, Snapshots};
+use crate::snapshots::{self, Snapshots, SpaceOfSnapshots};
 use crate::state::{Closed, Node, Parts, SnapshotList, State, StoreTrouble, TakenOver};
 use crate::tasks::Engine;
 
@@ -129,7 +129,15 @@ impl Rooms {
             signals: state.signals.clone(),
         }));
         let proof = Arc::new(Proof::new(store));
-        let observers: [Arc<dyn Observer>; 3] = [collector.clone(), proof.clone(), scrub.clone()];
+        let mut observers: Vec<Arc<dyn Observer>> =
+            vec![collector.clone(), proof.clone(), scrub.clone()];
+        if config.snapshots_count {
+            observers.push(Arc::new(SpaceOfSnapshots::new(
+                state.accounts.volume().limit(),
+                state.accounts.clone(),
+                progress.clone(),
+            )));
+        }
         let committer = Arc::new(Committer {
             catalog: catalog.clone(),
             progress,
@@ -138,7 +146,7 @@ impl Rooms {
             trouble: state.trouble.clone(),
             random: environment.random.clone(),
             folder: environment.local.path().display().to_string(),
-            observers: observers.to_vec(),
+            observers,
         });
         let context = publisher::Context {
             config,

@@ -15,6 +15,7 @@
 mod delete;
 mod opened;
 mod sizes;
+mod space;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use opened::Opened;
+pub(crate) use space::SpaceOfSnapshots;
 
 use crate::publisher::{Progress, kept_name};
 use crate::state::{BadSnapshotName, MAX_SNAPSHOTS, Signals, SnapshotList};

@@ -424,3 +424,39 @@ fn snapshots_of_a_sealed_and_deduplicated_volume_are_read_back() {
     assert!(life.read(again, 0, old.len()) == old);
     life.stop();
 }
+
+#[test]
+fn bytes_that_snapshots_hold_count_against_the_limit_if_the_setting_says_so() {
+    let bucket = Bucket::new();
+    let limited = |config: &mut FsConfig| {
+        eager(config);
+        config.volume_limit = 64 * MIB;
+        config.snapshots_count = true;
+    };
+    let sizes = |life: &Life| {
+        let sizes = life.run(|volume| async move { volume.statistics().await.unwrap() });
+        (sizes.total_bytes, sizes.free_bytes)
+    };
+    let life = bucket.start(limited);
+    let file = life.create(b"file");
+    write(&life, file, 1, 4 * MIB);
+    snapshot(&life, "one");
+    life.flush();
+    assert_eq!(sizes(&life), (64 * MIB, 60 * MIB));
+    write(&life, file, 2, 4 * MIB);
+    settled(&life, &bucket);
+    let held = life.volume.status().held_bytes;
+    assert!(held >= 4 * MIB);
+    assert_eq!(sizes(&life), (64 * MIB - held, 60 * MIB - held));
+    life.stop();
+    // From the start on.
+    let life = bucket.start(limited);
+    assert_eq!(sizes(&life), (64 * MIB - held, 60 * MIB - held));
+    delete(&life, "one").unwrap();
+    settled(&life, &bucket);
+    assert_eq!(sizes(&life), (64 * MIB, 60 * MIB));
+    life.stop();
+    let life = bucket.start(eager);
+    assert_eq!(sizes(&life).0, FsConfig::new("".into()).volume_limit);
+    life.stop();
+}
