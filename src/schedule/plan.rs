@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use super::{MINUTE, Schedule};
 use crate::admin::utc;
 
-/// Who has made a scheduled snapshot, in the list of snapshots.
+/// The maker of a scheduled snapshot, in the list of snapshots.
 pub(super) const MADE_BY: &str = "schedule";
 
-/// Who has made a snapshot that this user asks for: never the schedule, whose snapshots expire.
+/// The maker of a snapshot for which this user asks: never the schedule, whose snapshots expire.
 pub(crate) fn made_by_user(user: String) -> String {
     match user.as_str() {
         MADE_BY => format!("user {user}"),
@@ -52,7 +52,7 @@ fn name_at(seconds: i64) -> String {
     format!("{PREFIX}{}", utc(seconds))
 }
 
-/// What is due at `now`, in seconds since 1970, in a volume with these snapshots.
+/// The work that is due at `now`, in seconds since 1970, in a volume with these snapshots.
 ///
 /// * A period of a schedule has its snapshot as soon as a scheduled one has a time in it: so one serves all schedules, a
 ///   period that passed without one is not made up for, and a clock that is set back makes none twice.

@@ -39,7 +39,7 @@ impl World {
         plan(now, &self.schedules, &self.known)
     }
 
-    /// Does what is due; the bucket has what was made at once, if it `publishes`. Returns what was made.
+    /// Does the work that is due; the bucket has a new one at once, if it `publishes`. Returns its name.
     fn act(&mut self, now: i64, publishes: bool) -> Option<String> {
         let made = self.plan(now).make;
         if let Some(name) = &made {
