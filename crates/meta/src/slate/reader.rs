@@ -9,8 +9,10 @@ use futures_util::StreamExt;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use slatedb::config::{DbReaderOptions, ScanOptions};
+use slatedb::manifest::SsTableHandle;
 use slatedb::{DbReader, DbReaderMode};
 
+use super::kept::Kept;
 use super::pin::Pin;
 use super::still::StillStore;
 use super::{MANIFEST, NEVER, Sealing, read_again, scan_options, verified, within};
@@ -31,7 +33,10 @@ const WALK_FETCHES: usize = 2;
 /// has a note in the bucket while it exists, which keeps gateways from deleting the objects that it reads.
 pub struct SlateReader {
     reader: DbReader,
-    timeout: Duration,
+    /// Through which its objects are read, and where they are.
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) path: Path,
+    pub(super) timeout: Duration,
     pin: Option<Pin>,
 }
 
@@ -54,13 +59,8 @@ impl SlateReader {
         timeout: Duration,
         sealing: Option<Sealing>,
     ) -> Result<SlateReader, StoreError> {
-        let store = Arc::new(StillStore::new(verified(store, &path, sealing)));
-        let reader = build(store, path, DbReaderMode::FollowLatest, timeout).await?;
-        Ok(SlateReader {
-            reader,
-            timeout,
-            pin: None,
-        })
+        let store = verified(store, &path, sealing);
+        SlateReader::open_at(store, path, DbReaderMode::FollowLatest, timeout).await
     }
 
     /// Opens the state that `mode` names, through a store whose objects are [verified](super::verified).
@@ -70,13 +70,27 @@ impl SlateReader {
         mode: DbReaderMode,
         timeout: Duration,
     ) -> Result<SlateReader, StoreError> {
-        let store = Arc::new(StillStore::new(store));
-        let reader = build(store, path, mode, timeout).await?;
+        let store: Arc<dyn ObjectStore> = Arc::new(StillStore::new(store));
+        let reader = build(store.clone(), path.clone(), mode, timeout).await?;
         Ok(SlateReader {
             reader,
+            store,
+            path,
             timeout,
             pin: None,
         })
+    }
+
+    /// Opens the state that a gateway [keeps](MetaStore::keep) under `name`; `None` if there is none. It writes no object.
+    pub async fn open_kept(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        name: &str,
+        timeout: Duration,
+        sealing: Option<Sealing>,
+    ) -> Result<Option<SlateReader>, StoreError> {
+        let store = verified(store, &path, sealing);
+        Kept::new(store, path, timeout).open(name).await
     }
 
     /// The same, or `None` if there is no store: nothing was written yet, or all manifests were deleted.
@@ -121,9 +135,11 @@ impl SlateReader {
     ) -> Result<SlateReader, StoreError> {
         let store = verified(store, &path, sealing);
         let pin = Pin::set(store.clone(), path.clone(), timeout, lifetime).await?;
-        match build(store, path, pin.mode(), timeout).await {
+        match build(store.clone(), path.clone(), pin.mode(), timeout).await {
             Ok(reader) => Ok(SlateReader {
                 reader,
+                store,
+                path,
                 timeout,
                 pin: Some(pin),
             }),
@@ -146,6 +162,13 @@ impl SlateReader {
             Some(pin) => pin.holds() && pin.renew().await.is_ok(),
             None => false,
         }
+    }
+
+    /// The tables of the state, unmerged and merged.
+    pub(super) fn tables(&self) -> Vec<SsTableHandle> {
+        let manifest = self.reader.manifest();
+        let views = manifest.all_sst_views();
+        views.map(|view| view.sst.clone()).collect()
     }
 
     /// The first keys and values in `range`, ascending: at most `entries`, and none after the one that makes them reach
