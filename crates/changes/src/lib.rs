@@ -7,7 +7,8 @@
 //!   1. objects    records of both merged by number      -> made, removed, content, attributes      objects.rs, contents.rs
 //!   2. names      names of both merged                  -> paths of made and removed objects,      names.rs
 //!                                                          renamed, links
-//!   3. names      of the new one, until each changed    -> paths of content and attributes         names.rs
+//!   3. names      of the new one, if step 2 has looked   -> paths of content and attributes         names.rs
+//!                 up some keys alone, until each changed
 //!                 object that was not renamed is found
 //! ```
 //!

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use forebay_meta::error::Corrupt;
 use forebay_meta::record::{NameRecord, Record};
 use forebay_meta::{Key, KeyRange};
 use forebay_types::Inode;
@@ -36,12 +37,21 @@ where
 {
     let mut moved = Moved::default();
     let mut walk = pair.walk(&KeyRange::all_names());
-    while let Some(differences) = walk.next().await? {
+    loop {
+        let mut named = Vec::new();
+        let found = walk.next_with(|key, value| {
+            named.extend(changed_name(objects, key, value).transpose());
+        });
+        let Some(differences) = found.await? else {
+            break;
+        };
+        for named in named {
+            let (inode, place) = named?;
+            show_changed(objects, inode, Some(place), output).await?;
+        }
         for difference in differences {
-            for change in sort(&difference, objects, &mut moved)?
-                .into_iter()
-                .flatten()
-            {
+            let changes = sort(&difference, objects, &mut moved)?;
+            for change in changes.into_iter().flatten() {
                 output.add(change).await?;
             }
         }
@@ -173,7 +183,24 @@ where
     Ok(())
 }
 
-/// Yields the objects that changed, and whose names are the same in both moments.
+/// The object of a name, if it changed and was not yielded, and its place.
+fn changed_name(
+    objects: &Objects,
+    key: &[u8],
+    value: &[u8],
+) -> Result<Option<(Inode, Place)>, Corrupt> {
+    let record = NameRecord::decode(key, value)?;
+    let marks = objects.get(record.inode);
+    if !marks.is_changed() || marks.has(Marks::SHOWN) {
+        return Ok(None);
+    }
+    Ok(match Key::decode(key)? {
+        Key::Name(directory, name) => Some((record.inode, (directory, name))),
+        _ => None,
+    })
+}
+
+/// Yields the objects that changed, and whose names are the same in both moments, if the comparison of names has not come by them.
 pub(crate) async fn show_rest<E>(
     pair: &Pair,
     objects: &mut Objects,
@@ -196,25 +223,17 @@ where
         return Ok(());
     }
     let mut pages = Pages::ahead(&pair.new, &KeyRange::all_names());
-    loop {
+    while left > 0 {
         let page = pages.next().await?;
         if page.is_empty() {
-            return Ok(());
+            break;
         }
         for (key, value) in page {
-            let record = NameRecord::decode(&key, &value)?;
-            let marks = objects.get(record.inode);
-            if !marks.is_changed() || marks.has(Marks::SHOWN) {
-                continue;
+            if let Some((inode, place)) = changed_name(objects, &key, &value)? {
+                show_changed(objects, inode, Some(place), output).await?;
+                left -= 1;
             }
-            let Key::Name(directory, name) = Key::decode(&key)? else {
-                continue;
-            };
-            show_changed(objects, record.inode, Some((directory, name)), output).await?;
-            left -= 1;
-        }
-        if left == 0 {
-            return Ok(());
         }
     }
+    Ok(())
 }

@@ -77,7 +77,7 @@ impl Pair {
             Some(keys) => Way::Keys(self, keys),
             None => {
                 let side = |store: &Arc<dyn MetaStore>| Side::new(Pages::ahead(store, range));
-                Way::Merge(side(&self.old), side(&self.new))
+                Way::Merge(Box::new((side(&self.old), side(&self.new))))
             }
         })
     }
@@ -88,7 +88,7 @@ impl Pair {
             Some(keys) => Way::Keys(self, keys),
             None => {
                 let side = |store: &Arc<dyn MetaStore>| Side::new(Pages::growing(store, range));
-                Way::Merge(side(&self.old), side(&self.new))
+                Way::Merge(Box::new((side(&self.old), side(&self.new))))
             }
         })
     }
@@ -108,12 +108,20 @@ enum Way<'a> {
     /// Looks up these keys.
     Keys(&'a Pair, &'a [Bytes]),
     /// Reads everything of the old and the new moment.
-    Merge(Side, Side),
+    Merge(Box<(Side, Side)>),
 }
 
 impl Walk<'_> {
     /// The next differences; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Difference>>, StoreError> {
+        self.next_with(|_, _| {}).await
+    }
+
+    /// The same; yields also the keys and values between that are the same, if it reads them.
+    pub(crate) async fn next_with(
+        &mut self,
+        mut same: impl FnMut(&[u8], &[u8]),
+    ) -> Result<Option<Vec<Difference>>, StoreError> {
         match &mut self.0 {
             Way::Keys(_, []) => Ok(None),
             Way::Keys(pair, keys) => {
@@ -125,16 +133,14 @@ impl Walk<'_> {
                 let differences = found.try_filter_map(async |found| Ok(found));
                 differences.try_collect().await.map(Some)
             }
-            Way::Merge(old, new) => loop {
+            Way::Merge(sides) => {
+                let (old, new) = &mut **sides;
                 tokio::try_join!(old.refill(), new.refill())?;
                 if old.is_empty() && new.is_empty() {
                     return Ok(None);
                 }
-                let found = merge(old, new);
-                if !found.is_empty() {
-                    return Ok(Some(found));
-                }
-            },
+                Ok(Some(merge(old, new, &mut same)))
+            }
         }
     }
 }
@@ -146,7 +152,7 @@ async fn look_up(pair: &Pair, key: &Bytes) -> Result<Option<Difference>, StoreEr
 }
 
 /// Merges what is in memory, up to the point where one side has to be read further.
-fn merge(old: &mut Side, new: &mut Side) -> Vec<Difference> {
+fn merge(old: &mut Side, new: &mut Side, same: &mut impl FnMut(&[u8], &[u8])) -> Vec<Difference> {
     let mut found = Vec::new();
     loop {
         let order = match (old.page.front(), new.page.front()) {
@@ -158,7 +164,7 @@ fn merge(old: &mut Side, new: &mut Side) -> Vec<Difference> {
         let one = (order != Ordering::Greater).then(|| old.page.pop_front());
         let other = (order != Ordering::Less).then(|| new.page.pop_front());
         match (one.flatten(), other.flatten()) {
-            (Some((_, one)), Some((_, other))) if one == other => {}
+            (Some((key, one)), Some((_, other))) if one == other => same(&key, &one),
             (Some((key, one)), other) => found.push(Difference {
                 key,
                 old: Some(one),

@@ -183,7 +183,7 @@ impl Tree {
             }),
             (16, Some(file)) if self.nodes[&file].pack > 0 => {
                 self.rewritten.insert(file);
-                self.change(file, |node| node.pack = 1 << 40 | clock as u64);
+                self.change(file, |node| node.pack = (1 << 40) + clock as u64);
             }
             _ => {}
         }

@@ -9,8 +9,10 @@ use futures_util::StreamExt;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use slatedb::config::{DbReaderOptions, ScanOptions};
+use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
+use slatedb::db_cache::{DbCache, SplitCache};
 use slatedb::manifest::SsTableHandle;
-use slatedb::{DbReader, DbReaderMode};
+use slatedb::{DbReader, DbReaderBuilder, DbReaderMode};
 
 use super::kept::Kept;
 use super::pin::Pin;
@@ -23,6 +25,10 @@ use crate::store::MetaStore;
 
 /// Bytes that a walk through all entries fetches with one GET, for each table.
 const WALK_READ_AHEAD: usize = 1 << 20;
+/// Memory of a reader that is not pinned, for blocks that were looked up; scans keep none.
+const BLOCK_CACHE_BYTES: u64 = 32 << 20;
+/// The same for indexes and filters of tables, which every look-up needs.
+const INDEX_CACHE_BYTES: u64 = 128 << 20;
 /// Number of such fetches in flight, for each table.
 const WALK_FETCHES: usize = 2;
 
@@ -71,9 +77,19 @@ impl SlateReader {
         timeout: Duration,
     ) -> Result<SlateReader, StoreError> {
         let store: Arc<dyn ObjectStore> = Arc::new(StillStore::new(store));
-        let reader = build(store.clone(), path.clone(), mode, timeout).await?;
+        let cache = |bytes| -> Option<Arc<dyn DbCache>> {
+            Some(Arc::new(FoyerCache::new_with_opts(FoyerCacheOptions {
+                max_capacity: bytes,
+                shards: 4,
+            })))
+        };
+        let caches = SplitCache::new()
+            .with_block_cache(cache(BLOCK_CACHE_BYTES))
+            .with_meta_cache(cache(INDEX_CACHE_BYTES))
+            .build();
+        let reader = builder(store.clone(), path.clone(), mode).with_db_cache(Arc::new(caches), 0);
         Ok(SlateReader {
-            reader,
+            reader: within(timeout, reader.build()).await?,
             store,
             path,
             timeout,
@@ -221,6 +237,10 @@ pub(super) async fn build(
     mode: DbReaderMode,
     timeout: Duration,
 ) -> Result<DbReader, StoreError> {
+    within(timeout, builder(store, path, mode).build()).await
+}
+
+fn builder(store: Arc<dyn ObjectStore>, path: Path, mode: DbReaderMode) -> DbReaderBuilder<Path> {
     let options = DbReaderOptions {
         // One view until the end.
         manifest_poll_interval: NEVER,
@@ -228,11 +248,9 @@ pub(super) async fn build(
         skip_wal_replay: true,
         ..DbReaderOptions::default()
     };
-    let build = DbReader::builder(path, store)
+    DbReader::builder(path, store)
         .with_reader_mode(mode)
         .with_options(options)
-        .build();
-    within(timeout, build).await
 }
 
 /// Whether there is no manifest. SlateDB reports a damaged one in the same way.
