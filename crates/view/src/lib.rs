@@ -6,6 +6,7 @@
 //! | module | provides |
 //! |---|---|
 //! | `moment` | opening, names, records and bytes |
+//! | `published` | the snapshots of a volume and its newest state, out of the bucket alone |
 //! | `file_system` | the operations of NFS over that |
 //! | [`convert`] | records as front ends see them; the file system that writes uses it as well |
 
@@ -14,5 +15,7 @@
 pub mod convert;
 mod file_system;
 mod moment;
+mod published;
 
 pub use moment::{View, ViewError, data_keys};
+pub use published::{Published, SnapshotAway};
