@@ -14,6 +14,7 @@ mod fsck;
 mod gc;
 mod keys;
 mod log;
+mod past;
 mod quota;
 mod salvage;
 mod scrub;
@@ -39,6 +40,7 @@ pub use fsck::FsckRequest;
 pub use gc::GcRequest;
 pub use keys::KeysRequest;
 pub use log::LogRequest;
+pub use past::{PastQuestion, PastRequest};
 pub use salvage::SalvageRequest;
 pub use scrub::ScrubCommand;
 pub use top::TopForm;
@@ -94,6 +96,8 @@ pub enum Request {
         /// As JSON.
         json: bool,
     },
+    /// Print something about earlier states of the volume, out of its bucket.
+    Past(PastRequest),
     /// Print the rules of a running gateway's exports.
     Exports {
         /// As JSON.
@@ -222,13 +226,19 @@ pub fn parse(
             let Some((name, matches)) = matches.subcommand() else {
                 return Ok((Request::Version, environment));
             };
-            let request = Request::Snapshot {
-                request: snapshot::request(name, matches),
-                json: matches.get_flag("json"),
+            let request = match past::request(name, matches) {
+                Some(request) => Request::Past(request),
+                None => Request::Snapshot {
+                    request: snapshot::request(name, matches),
+                    json: matches.get_flag("json"),
+                },
             };
             return Ok((request, with_flags(matches, environment)));
         }
-        _ => return Ok((Request::Version, environment)),
+        name => match past::request(name, matches) {
+            Some(request) => Request::Past(request),
+            None => return Ok((Request::Version, environment)),
+        },
     };
     Ok((request, with_flags(matches, environment)))
 }
@@ -255,8 +265,8 @@ pub fn command() -> Command {
         .about("An NFSv3 server whose disk is an S3 bucket")
         .version(env!("CARGO_PKG_VERSION"))
         .after_help(
-            "Every setting has a flag, an environment variable and a key in the configuration file, in this order \
-             of\nprecedence: `forebay serve --help-settings` lists them, `forebay config` prints values and origins.\n\nExit codes: 0 success, 1 failure, 2 the command line or the \
+            "Every setting has a flag, an environment variable and a key in the configuration file, in this \
+             order\nof precedence: `forebay serve --help-settings` lists them, `forebay config` prints values and origins.\n\nExit codes: 0 success, 1 failure, 2 the command line or the \
              configuration is wrong,\n3 (serve only) another gateway holds the volume.",
         )
         .subcommand_required(true)
@@ -320,10 +330,12 @@ pub fn command() -> Command {
         )
         .subcommand(quota::command(&json))
         .subcommand(snapshot::command(&json))
+        .subcommand(past::changes(&json))
+        .subcommand(past::versions(&json))
         .subcommand(
             configured(
                 "exports",
-                "Print the running gateway's exports: which clients may mount which directory, with which rights",
+                "Print the running gateway's exports: which clients may mount which directory",
             )
             .arg(json.clone()),
         )

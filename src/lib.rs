@@ -19,6 +19,7 @@
 //! * [`local_users`]: denies other users of this machine access to files and memory of a gateway.
 //! * [`new_volume`]: whether a volume may be made where none exists.
 //! * [`logging`]: the program's messages, on standard error.
+//! * [`past`]: `forebay changes`, `forebay versions` and others about snapshots, out of the bucket alone.
 //! * `scrub`: answers `forebay scrub`.
 //! * [`tls`]: the files of TLS.
 //! * [`top`]: `forebay top`.
@@ -49,6 +50,7 @@ mod locks;
 pub mod logging;
 pub mod metrics;
 pub mod new_volume;
+pub mod past;
 pub mod salvage;
 pub mod schedule;
 mod scrub;

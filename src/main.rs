@@ -15,7 +15,7 @@ use forebay::credentials::{self, Credentials, Typed};
 use forebay::gateway::{self, NfsGateway};
 use forebay::health::{Health, Problem, State};
 use forebay::logging::Event;
-use forebay::{fit, fsck, gc, kept_logs, keys, local_users, logging, salvage, serve, top};
+use forebay::{fit, fsck, gc, kept_logs, keys, local_users, logging, past, salvage, serve, top};
 use forebay_fs::Expected;
 
 mod allocator;
@@ -168,7 +168,19 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         Request::Snapshot { request, json } => {
             let data_dir = load()?.data_dir;
             let deletes = matches!(request, SnapshotRequest::Delete { .. });
-            let snapshots = block_on(admin::snapshot(&data_dir, request))?;
+            let is_in_bucket = matches!(
+                request,
+                SnapshotRequest::List | SnapshotRequest::Show { .. }
+            );
+            let snapshots = block_on(async {
+                let asked = admin::snapshot(&data_dir, request).await;
+                Ok::<_, admin::ClientError>(asked.map_err(|error| match &error {
+                    admin::ClientError::NotRunning { .. } if is_in_bucket => failed(format!(
+                        "{error}; with --bucket this reads the bucket, and needs no gateway"
+                    )),
+                    _ => failed(error),
+                }))
+            })??;
             if json {
                 let text = serde_json::to_string_pretty(&snapshots).map_err(failed)?;
                 print(&format!("{text}\n"))
@@ -279,6 +291,17 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
                 Ok(_) => Ok(()),
                 Err(failure) => Err(failure),
+            }
+        }
+        Request::Past(request) => {
+            let config = load_with_store()?;
+            logging::start(&config).map_err(failed)?;
+            let expected = credentials(&config, Typed::Once)?.expected;
+            let mut output = io::stdout().lock();
+            match run_to_end(past::run(&config, &expected, &request, &mut output))? {
+                // If the reader closes the pipe, that is not a failure.
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
+                _ => Ok(()),
             }
         }
         Request::Fsck(request) => {

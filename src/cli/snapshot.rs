@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgMatches, Command};
 
-use super::configured;
+use super::{configured, past};
 use crate::admin::SnapshotRequest;
 
 pub(super) fn request(name: &str, matches: &ArgMatches) -> SnapshotRequest {
@@ -26,7 +26,7 @@ pub(super) fn command(json: &Arg) -> Command {
     let existing = name("The name of the snapshot").required(true);
     let with_json = |name, about| configured(name, about).arg(json.clone());
     Command::new("snapshot")
-        .about("Make, list or delete snapshots of the volume, with the running gateway")
+        .about("Make, list, compare or delete snapshots of the volume")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
@@ -38,8 +38,13 @@ pub(super) fn command(json: &Arg) -> Command {
                 "Its name, such as before-upgrade [default: the time in UTC]",
             )),
         )
-        .subcommand(with_json("list", "Print all snapshots and what they hold"))
-        .subcommand(with_json("show", "Print one snapshot and what it holds").arg(existing.clone()))
+        .subcommand(with_json("list", "Print all snapshots and what they hold").arg(past::bucket()))
+        .subcommand(
+            with_json("show", "Print one snapshot and what it holds")
+                .arg(existing.clone())
+                .arg(past::bucket()),
+        )
+        .subcommand(past::diff(json))
         .subcommand(
             with_json(
                 "delete",

@@ -224,6 +224,44 @@ fn quotas_are_set_by_size_and_number() {
 }
 
 #[test]
+fn questions_about_the_past_are_for_the_bucket() {
+    let request = |line| match parse_line(line).unwrap() {
+        (Request::Past(request), _) => request,
+        (other, _) => panic!("{other:?}"),
+    };
+    let asked = |question, json| PastRequest { question, json };
+    let changes = |since: &str, until: Option<&str>| PastQuestion::Changes {
+        since: since.to_owned(),
+        until: until.map(str::to_owned),
+    };
+    let line = "forebay changes --since a --json --data-dir /y";
+    assert_eq!(request(line), asked(changes("a", None), true));
+    let line = "forebay changes --since 1 --until b";
+    assert_eq!(request(line), asked(changes("1", Some("b")), false));
+    let line = "forebay snapshot diff a b";
+    assert_eq!(request(line), asked(changes("a", Some("b")), false));
+    let path = VolumePath(b"/a".to_vec());
+    let versions = asked(PastQuestion::Versions { path }, true);
+    assert_eq!(request("forebay versions /a --json"), versions);
+    let name = None;
+    let all = asked(PastQuestion::Snapshots { name }, false);
+    assert_eq!(request("forebay snapshot list --bucket"), all);
+    let name = Some("a".to_owned());
+    let one = asked(PastQuestion::Snapshots { name }, false);
+    assert_eq!(request("forebay snapshot show a --bucket"), one);
+    let (gateway, _) = parse_line("forebay snapshot list").unwrap();
+    assert!(matches!(gateway, Request::Snapshot { .. }));
+    for line in [
+        "forebay changes",
+        "forebay snapshot diff a",
+        "forebay versions",
+        "forebay snapshot create --bucket",
+    ] {
+        assert_eq!(parse_line(line).unwrap_err().exit_code(), 2, "{line}");
+    }
+}
+
+#[test]
 fn unknown_flags_name_the_nearest_right_one() {
     let error = parse_line("forebay serve --log-limt 1GiB").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownArgument);

@@ -8,6 +8,7 @@
 mod admin_http;
 mod bad_start;
 mod bench;
+mod changes;
 mod damage;
 mod exports;
 mod faults;

@@ -20,6 +20,7 @@ mod space;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+pub use forebay_meta::held::Holds;
 use forebay_meta::record::{SnapshotRecord, Timestamp};
 use forebay_meta::{Catalog, StoreError};
 use forebay_pack_store::PackStore;
@@ -75,15 +76,6 @@ pub struct SnapshotCounts {
     pub used_inodes: u64,
     /// The dead packs that it holds; `None` if the metadata cannot be read now.
     pub holds: Option<Holds>,
-}
-
-/// How much of the bucket a snapshot holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holds {
-    /// Bytes that its deletion gives back: of packs to which neither live files nor other snapshots refer.
-    pub unique_bytes: u64,
-    /// Bytes of packs to which it refers and live files do not, those of other snapshots among them.
-    pub all_bytes: u64,
 }
 
 /// Why an operator's request for a snapshot fails. Each message says what to do.

@@ -301,6 +301,14 @@ impl KeyRange {
         }
     }
 
+    /// The blocks of files from `first` to `last`, both included.
+    pub fn blocks_between(first: Inode, last: Inode) -> KeyRange {
+        KeyRange {
+            end: KeyRange::of_prefix(prefix(tag::BLOCK, last)).end,
+            ..KeyRange::of_prefix(prefix(tag::BLOCK, first))
+        }
+    }
+
     /// Objects from `from` on.
     pub fn inodes_from(from: Inode) -> KeyRange {
         KeyRange::of_tag_from(tag::INODE, from.0)

@@ -20,6 +20,7 @@
 //! * [`key`], [`record`], [`batch`]: the schema.
 //! * [`overlay`], [`catalog`]: the changes that are not published yet, in front of the published entries.
 //! * [`store`]: the trait and the store in memory; [`slate`]: the store in the bucket.
+//! * [`held`]: how much of the bucket each snapshot holds.
 //! * [`volume`]: the descriptor, the object that makes a prefix of a bucket a volume.
 
 #![forbid(unsafe_code)]
@@ -32,6 +33,7 @@ pub mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod held;
 pub mod key;
 pub mod log_record;
 pub mod overlay;
@@ -46,6 +48,8 @@ pub use error::{Corrupt, StoreError};
 pub use key::{Key, KeyRange};
 pub use overlay::Overlay;
 pub use record::{BlockMap, FrameAddress, InodeRecord, Record};
-pub use slate::{Sealing, SlateObjects, SlateReader, SlateSettings, SlateStore};
+pub use slate::{
+    Sealing, SlateObjects, SlateReader, SlateSettings, SlateStore, keys_that_may_differ,
+};
 pub use store::{Arrived, MemoryStore, MetaStore, NamesInMemory, Ready};
 pub use volume::VolumeDescriptor;

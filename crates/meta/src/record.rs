@@ -23,7 +23,9 @@ pub use pack::{DeadPack, Garbage, PackRecord};
 pub use pack_frames::{KnownFrame, PART_FRAMES, PackFrames, Referrer};
 pub use quota::{QuotaRecord, Recount, UsageRecord};
 pub use scrub::{ScrubRecord, ScrubResult};
-pub use snapshot::{HeldPack, Holding, MAX_SNAPSHOT_NAME, PackLife, SnapshotRecord, holder};
+pub use snapshot::{
+    HeldPack, Holding, MAX_SNAPSHOT_NAME, PackLife, SnapshotRecord, holder, kept_name,
+};
 pub use truncated::{Truncated, TruncatedBlocks};
 pub use volume_state::{History, VolumeState};
 

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `moment` | opening, names, records and bytes |
 //! | `frames` | the frames that were read last |
+//! | `published` | the snapshots of a volume and its newest state, out of the bucket alone |
 //! | `file_system` | the operations of NFS over that |
 //! | [`convert`] | records as front ends see them; the file system that writes uses it as well |
 
@@ -16,5 +17,7 @@ pub mod convert;
 mod file_system;
 mod frames;
 mod moment;
+mod published;
 
 pub use moment::{View, ViewError, data_keys};
+pub use published::{Published, SnapshotAway};

@@ -23,11 +23,12 @@ use forebay_types::{
 };
 
 use crate::frames::{FrameKey, KeptFrames};
+use crate::published::SnapshotAway;
 
 /// How many entries are read at a time.
-const PAGE: usize = 1024;
+pub(crate) const PAGE: usize = 1024;
 /// The limit of time for one request for names.
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 /// Deeper than any path of a client; a limit against cycles.
 const DEPTH: usize = 512;
 /// Frames that are fetched at the same time.
@@ -51,6 +52,9 @@ pub enum ViewError {
     /// Bytes of a file are damaged or gone.
     #[error("{0}")]
     Bytes(String),
+    /// The bucket does not have the snapshot.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotAway),
     /// The bytes could not be written locally.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -101,21 +105,13 @@ impl View {
         let meta =
             SlateReader::open_with(store.store.clone(), path, TIMEOUT, keys.sealing()).await?;
         let data_keys = keys.sealing().map(|sealing| sealing.keys);
-        let keys = PackKeys::of(descriptor.volume, keys.secret(), keys.sealing());
-        Ok(View {
-            volume: descriptor.volume,
+        let packs = packs(store, descriptor.volume, &keys);
+        Ok(View::of(
+            descriptor.volume,
             data_keys,
-            catalog: Catalog::new(Arc::new(Overlay::new()), Arc::new(meta)),
-            packs: Arc::new(PackStore::new(
-                store.store.clone(),
-                store.root.clone(),
-                keys,
-                PARALLEL,
-                1,
-                Arc::new(SystemRandomness),
-            )),
-            kept: KeptFrames::default(),
-        })
+            Arc::new(meta),
+            packs,
+        ))
     }
 
     /// A moment whose metadata are open, such as a snapshot of a volume that a gateway serves.
@@ -350,6 +346,18 @@ impl View {
         }
         Ok(frames)
     }
+}
+
+/// The packs of a volume, for reading.
+pub(crate) fn packs(store: &Store, volume: VolumeId, keys: &VolumeKeys) -> Arc<PackStore> {
+    Arc::new(PackStore::new(
+        store.store.clone(),
+        store.root.clone(),
+        PackKeys::of(volume, keys.secret(), keys.sealing()),
+        PARALLEL,
+        1,
+        Arc::new(SystemRandomness),
+    ))
 }
 
 /// The bytes of `range` of a block, from the frame of its map that has them.

@@ -62,6 +62,21 @@ impl Client {
             .unwrap();
     }
 
+    pub(crate) fn rename(&mut self, from: (&Handle, &[u8]), to: (&Handle, &[u8])) {
+        self.call(&Request::rename(from.0, from.1, to.0, to.1), Reply::done)
+            .unwrap();
+    }
+
+    pub(crate) fn link(&mut self, file: &Handle, directory: &Handle, name: &[u8]) {
+        self.call(&Request::link(file, directory, name), Reply::done)
+            .unwrap();
+    }
+
+    pub(crate) fn chmod(&mut self, object: &Handle, mode: u32) {
+        self.call(&Request::setattr(object, Some(mode), None), Reply::done)
+            .unwrap();
+    }
+
     /// One WRITE, which must take everything.
     pub(crate) fn write(
         &mut self,

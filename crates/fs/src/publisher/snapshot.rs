@@ -4,6 +4,7 @@
 //! the state under the snapshot's number. A crash in between is found at the next opening: the record has the number of
 //! the last commit, and no state is kept for it.
 
+pub(crate) use forebay_meta::record::kept_name;
 use forebay_meta::record::{SnapshotRecord, VolumeState};
 use forebay_meta::{Batch, Catalog, Key, KeyRange, StoreError};
 use forebay_types::SnapshotId;
@@ -12,11 +13,6 @@ use super::{Halted, Publisher};
 
 /// How many records are read at a time.
 const PAGE: usize = 1024;
-
-/// The name under which the store of metadata keeps the state of a snapshot.
-pub(crate) fn kept_name(id: SnapshotId) -> String {
-    format!("forebay-snapshot-{id}")
-}
 
 impl Publisher {
     /// Adds a snapshot to the batch that publishes its state, of which the files have `used_bytes`.

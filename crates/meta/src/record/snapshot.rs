@@ -17,6 +17,11 @@ const VERSION: u8 = 1;
 /// Longest name of a snapshot, in bytes.
 pub const MAX_SNAPSHOT_NAME: usize = 128;
 
+/// The name under which the store of metadata [keeps](crate::MetaStore::keep) the state of a snapshot.
+pub fn kept_name(id: SnapshotId) -> String {
+    format!("forebay-snapshot-{id}")
+}
+
 /// A snapshot of the whole volume, found by its number.
 ///
 /// ```text

@@ -99,6 +99,11 @@ impl Kept {
         if let Some(kept) = db.manifest().checkpoints().iter().find(is_named) {
             return Ok(Some(kept.manifest_id));
         }
+        self.listed(name).await
+    }
+
+    /// The same, as the bucket has it.
+    async fn listed(&self, name: &str) -> Result<Option<u64>, StoreError> {
         let admin = self.admin();
         let listed = within(self.timeout, admin.list_checkpoints(Some(name))).await?;
         Ok(listed.first().map(|kept| kept.manifest_id))
@@ -110,7 +115,18 @@ impl Kept {
         db: &Db,
         name: &str,
     ) -> Result<Option<SlateReader>, StoreError> {
-        let Some(manifest) = self.manifest_of(db, name).await? else {
+        let manifest = self.manifest_of(db, name).await?;
+        self.open_at(manifest).await
+    }
+
+    /// The same without an open store.
+    pub(super) async fn open_listed(&self, name: &str) -> Result<Option<SlateReader>, StoreError> {
+        let manifest = self.listed(name).await?;
+        self.open_at(manifest).await
+    }
+
+    async fn open_at(&self, manifest: Option<u64>) -> Result<Option<SlateReader>, StoreError> {
+        let Some(manifest) = manifest else {
             return Ok(None);
         };
         let (store, path, cache) = (self.store.clone(), self.path.clone(), self.cache.clone());

@@ -9,9 +9,12 @@ use futures_util::StreamExt;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use slatedb::config::{DbReaderOptions, ScanOptions};
-use slatedb::db_cache::DbCache;
+use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
+use slatedb::db_cache::{DbCache, SplitCache};
+use slatedb::manifest::SsTableHandle;
 use slatedb::{DbReader, DbReaderBuilder, DbReaderMode};
 
+use super::kept::Kept;
 use super::pin::Pin;
 use super::still::StillStore;
 use super::{CACHE_SCOPE, MANIFEST, NEVER, Sealing, read_again, scan_options, verified, within};
@@ -22,6 +25,10 @@ use crate::store::MetaStore;
 
 /// Bytes that a walk through all entries fetches with one GET, for each table.
 const WALK_READ_AHEAD: usize = 1 << 20;
+/// Memory of a reader that is not pinned, for blocks that were looked up; scans keep none.
+const BLOCK_CACHE_BYTES: u64 = 32 << 20;
+/// The same for indexes and filters of tables, which every look-up needs.
+const INDEX_CACHE_BYTES: u64 = 128 << 20;
 /// Number of such fetches in flight, for each table.
 const WALK_FETCHES: usize = 2;
 
@@ -32,7 +39,10 @@ const WALK_FETCHES: usize = 2;
 /// has a note in the bucket while it exists, which keeps gateways from deleting the objects that it reads.
 pub struct SlateReader {
     reader: DbReader,
-    timeout: Duration,
+    /// Through which its objects are read, and where they are.
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) path: Path,
+    pub(super) timeout: Duration,
     pin: Option<Pin>,
 }
 
@@ -55,13 +65,8 @@ impl SlateReader {
         timeout: Duration,
         sealing: Option<Sealing>,
     ) -> Result<SlateReader, StoreError> {
-        let store = Arc::new(StillStore::new(verified(store, &path, sealing)));
-        let reader = build(store, path, DbReaderMode::FollowLatest, timeout).await?;
-        Ok(SlateReader {
-            reader,
-            timeout,
-            pin: None,
-        })
+        let store = StillStore::new(verified(store, &path, sealing));
+        SlateReader::build(store, path, timeout, Some(own_caches())).await
     }
 
     /// Opens the state of the manifest with this number, through a store whose objects are [verified](super::verified). It
@@ -73,19 +78,43 @@ impl SlateReader {
         timeout: Duration,
         cache: Option<Arc<dyn DbCache>>,
     ) -> Result<SlateReader, StoreError> {
-        let store = Arc::new(StillStore::at(store, &path, manifest));
-        // In that store it is the latest manifest.
-        let builder = builder(store, path, DbReaderMode::FollowLatest);
+        let store = StillStore::at(store, &path, manifest);
+        SlateReader::build(store, path, timeout, cache).await
+    }
+
+    /// Opens the latest state in `store`.
+    async fn build(
+        store: StillStore,
+        path: Path,
+        timeout: Duration,
+        cache: Option<Arc<dyn DbCache>>,
+    ) -> Result<SlateReader, StoreError> {
+        let store: Arc<dyn ObjectStore> = Arc::new(store);
+        let builder = builder(store.clone(), path.clone(), DbReaderMode::FollowLatest);
         let builder = match cache {
             Some(cache) => builder.with_db_cache(cache, CACHE_SCOPE),
             None => builder.with_db_cache_disabled(),
         };
-        let reader = within(timeout, builder.build()).await?;
         Ok(SlateReader {
-            reader,
+            reader: within(timeout, builder.build()).await?,
+            store,
+            path,
             timeout,
             pin: None,
         })
+    }
+
+    /// Opens the state that a gateway [keeps](MetaStore::keep) under `name`; `None` if there is none. It writes no object.
+    pub async fn open_kept(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        name: &str,
+        timeout: Duration,
+        sealing: Option<Sealing>,
+    ) -> Result<Option<SlateReader>, StoreError> {
+        let store = verified(store, &path, sealing);
+        let kept = Kept::new(store, path, timeout, Some(own_caches()));
+        kept.open_listed(name).await
     }
 
     /// The same, or `None` if there is no store: nothing was written yet, or all manifests were deleted.
@@ -130,9 +159,11 @@ impl SlateReader {
     ) -> Result<SlateReader, StoreError> {
         let store = verified(store, &path, sealing);
         let pin = Pin::set(store.clone(), path.clone(), timeout, lifetime).await?;
-        match build(store, path, pin.mode(), timeout).await {
+        match build(store.clone(), path.clone(), pin.mode(), timeout).await {
             Ok(reader) => Ok(SlateReader {
                 reader,
+                store,
+                path,
                 timeout,
                 pin: Some(pin),
             }),
@@ -155,6 +186,13 @@ impl SlateReader {
             Some(pin) => pin.holds() && pin.renew().await.is_ok(),
             None => false,
         }
+    }
+
+    /// The tables of the state, unmerged and merged.
+    pub(super) fn tables(&self) -> Vec<SsTableHandle> {
+        let manifest = self.reader.manifest();
+        let views = manifest.all_sst_views();
+        views.map(|view| view.sst.clone()).collect()
     }
 
     /// The first keys and values in `range`, ascending: at most `entries`, and none after the one that makes them reach
@@ -199,6 +237,20 @@ impl SlateReader {
         };
         read_again(self.timeout, scan).await
     }
+}
+
+/// Caches of a reader without an open store.
+fn own_caches() -> Arc<dyn DbCache> {
+    let cache = |bytes| -> Option<Arc<dyn DbCache>> {
+        Some(Arc::new(FoyerCache::new_with_opts(FoyerCacheOptions {
+            max_capacity: bytes,
+            shards: 4,
+        })))
+    };
+    let caches = SplitCache::new()
+        .with_block_cache(cache(BLOCK_CACHE_BYTES))
+        .with_meta_cache(cache(INDEX_CACHE_BYTES));
+    Arc::new(caches.build())
 }
 
 pub(super) async fn build(

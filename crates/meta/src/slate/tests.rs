@@ -8,6 +8,7 @@ mod names;
 mod presence;
 mod sealed_objects;
 mod sealed_store;
+mod unshared;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
