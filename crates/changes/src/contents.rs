@@ -12,7 +12,7 @@ use crate::pair::{Difference, Pair};
 /// Files with numbers that are at most so far from each other are looked at together.
 const GAP: u64 = 8;
 /// Most files that are looked at together.
-const GROUP: usize = 256;
+const GROUP: usize = 1024;
 /// Groups that are looked at at the same time.
 const PARALLEL: usize = 16;
 
@@ -54,7 +54,8 @@ async fn differing(pair: &Pair, group: &[Look]) -> Result<Vec<Inode>, StoreError
         return Ok(Vec::new());
     };
     let mut found: Vec<Inode> = Vec::new();
-    let mut walk = pair.short_walk(&KeyRange::blocks_between(first.inode, last.inode));
+    let range = KeyRange::blocks_between(first.inode, last.inode);
+    let mut walk = pair.short_walk(&range, group.len());
     while let Some(differences) = walk.next().await? {
         for difference in differences {
             let Key::Block(BlockKey { inode, block }) = Key::decode(&difference.key)? else {

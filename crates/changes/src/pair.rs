@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 /// Entries that are read at a time in a walk through everything.
 const PAGE: usize = 8192;
 /// The same at first, where a few may be enough.
-const SMALL_PAGE: usize = 256;
+pub(crate) const SMALL_PAGE: usize = 64;
 /// Keys that are looked up for one page of a walk.
 const LOOKUPS: usize = 4096;
 /// Lookups that wait at the same time.
@@ -82,12 +82,17 @@ impl Pair {
         })
     }
 
-    /// The same for a range with few entries.
-    pub(crate) fn short_walk(&self, range: &KeyRange) -> Walk<'_> {
+    /// The same for a range in which each moment has about so many entries.
+    pub(crate) fn short_walk(&self, range: &KeyRange, expected: usize) -> Walk<'_> {
+        // Less than a page says that there are no more.
+        let page = PAGE.min(expected + SMALL_PAGE);
         Walk(match self.known(range) {
             Some(keys) => Way::Keys(self, keys),
             None => {
-                let side = |store: &Arc<dyn MetaStore>| Side::new(Pages::growing(store, range));
+                let side = |store: &Arc<dyn MetaStore>| {
+                    let pages = Pages::growing(store, range, page);
+                    Side::new(pages)
+                };
                 Way::Merge(Box::new((side(&self.old), side(&self.new))))
             }
         })
@@ -243,11 +248,11 @@ impl Pages {
     }
 
     /// Reads only what is asked for, more at a time as it goes on.
-    pub(crate) fn growing(store: &Arc<dyn MetaStore>, range: &KeyRange) -> Pages {
+    pub(crate) fn growing(store: &Arc<dyn MetaStore>, range: &KeyRange, first: usize) -> Pages {
         Pages::OnDemand {
             store: store.clone(),
             rest: Some(range.clone()),
-            page: SMALL_PAGE,
+            page: first,
         }
     }
 

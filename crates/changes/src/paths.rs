@@ -9,7 +9,7 @@ use forebay_meta::{Key, KeyRange, MetaStore, StoreError};
 use forebay_types::Inode;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::pair::Pages;
+use crate::pair::{Pages, SMALL_PAGE};
 
 /// Directories whose names are remembered. More are forgotten before the next ones are looked up.
 const REMEMBERED: usize = 131_072;
@@ -112,7 +112,7 @@ async fn names(
     mut wanted: BTreeSet<Inode>,
 ) -> Result<Vec<(Inode, Place)>, StoreError> {
     let mut found = Vec::with_capacity(wanted.len());
-    let mut pages = Pages::growing(store, &KeyRange::names(parent));
+    let mut pages = Pages::growing(store, &KeyRange::names(parent), SMALL_PAGE);
     loop {
         let page = pages.next().await?;
         if page.is_empty() {

@@ -67,7 +67,7 @@ async fn no_key_that_differs_is_missing_whatever_was_merged_meanwhile() {
     let bucket = TestBucket::default();
     let store = open(&bucket, settings()).await.unwrap();
     let mut changes = Batch::new();
-    (0..30_000).for_each(|n| put(&mut changes, n, 0));
+    (0..8_000).for_each(|n| put(&mut changes, n, 0));
     store.commit(&changes).await.unwrap();
     for state in 0..STATES {
         let mut changes = Batch::new();
@@ -84,7 +84,7 @@ async fn no_key_that_differs_is_missing_whatever_was_merged_meanwhile() {
     let (mut states, mut found) = (Vec::new(), 0);
     for state in 0..STATES {
         let reader = kept(&bucket, &state.to_string()).await;
-        let entries = reader.scan(&KeyRange::all(), 40_000).await.unwrap();
+        let entries = reader.scan(&KeyRange::all(), 10_000).await.unwrap();
         states.push((reader, entries.into_iter().collect::<BTreeMap<_, _>>()));
     }
     for (older, old) in &states {
