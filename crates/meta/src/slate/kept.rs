@@ -28,8 +28,8 @@ pub(super) struct Kept {
     cache: Option<Arc<dyn DbCache>>,
     /// The name of the last attempt to keep a state, while its outcome is unknown.
     in_doubt: Mutex<Option<String>>,
-    /// The manifests of the states that are kept since the store was opened.
-    made: Mutex<BTreeMap<String, u64>>,
+    /// The manifests of the states that were kept since the store was opened, and `None` for those that were released.
+    changed: Mutex<BTreeMap<String, Option<u64>>>,
 }
 
 impl Kept {
@@ -45,7 +45,7 @@ impl Kept {
             timeout,
             cache,
             in_doubt: Mutex::default(),
-            made: Mutex::default(),
+            changed: Mutex::default(),
         }
     }
 
@@ -58,6 +58,7 @@ impl Kept {
         let is_in_doubt = self.in_doubt.lock().as_deref() == Some(name);
         if is_in_doubt && self.names().await?.contains(name) {
             *self.in_doubt.lock() = None;
+            self.changed.lock().remove(name);
             return Ok(());
         }
         *self.in_doubt.lock() = Some(name.to_owned());
@@ -67,14 +68,22 @@ impl Kept {
         };
         let made = db.create_checkpoint(CheckpointScope::Durable, &options);
         let made = within(self.timeout, made).await?;
-        self.made.lock().insert(name.to_owned(), made.manifest_id);
+        let known = db.manifest();
+        let is_known = |name: &str| {
+            let mut all = known.checkpoints().iter();
+            all.any(|kept| kept.name.as_deref() == Some(name))
+        };
+        let mut changed = self.changed.lock();
+        changed.retain(|name, manifest| manifest.is_some() || is_known(name));
+        changed.insert(name.to_owned(), Some(made.manifest_id));
+        drop(changed);
         *self.in_doubt.lock() = None;
         Ok(())
     }
 
     /// Ends the keeping under `name`.
     pub(super) async fn release(&self, name: &str) -> Result<(), StoreError> {
-        self.made.lock().remove(name);
+        self.changed.lock().insert(name.to_owned(), None);
         let admin = self.admin();
         for kept in within(self.timeout, admin.list_checkpoints(Some(name))).await? {
             within(self.timeout, admin.delete_checkpoint(kept.id)).await?;
@@ -92,8 +101,8 @@ impl Kept {
     /// The number of the manifest that is kept under `name`. `db` knows those from before it was opened; no request is
     /// needed but in doubt.
     async fn manifest_of(&self, db: &Db, name: &str) -> Result<Option<u64>, StoreError> {
-        if let Some(made) = self.made.lock().get(name) {
-            return Ok(Some(*made));
+        if let Some(changed) = self.changed.lock().get(name) {
+            return Ok(*changed);
         }
         let is_named = |kept: &&Checkpoint| kept.name.as_deref() == Some(name);
         if let Some(kept) = db.manifest().checkpoints().iter().find(is_named) {
