@@ -218,7 +218,7 @@ impl Volume {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
-async fn what_comparisons_take() {
+async fn measured_time_of_comparisons() {
     let files = 1_000_000;
     let volume = Volume::with(files).await;
     volume.compare("nothing", "old").await;

@@ -209,7 +209,7 @@ async fn measure(bucket: &TestBucket, files: &mut Files, made: &[CheckpointCreat
 
 #[ignore = "a measurement of some minutes, not a test"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_checkpoints_cost() {
+async fn measured_cost_of_checkpoints() {
     let bucket = TestBucket::default();
     let mut files = Files { next: 0, chance: 7 };
     let mut made = Vec::new();
