@@ -188,11 +188,9 @@ impl std::fmt::Debug for Handles {
     }
 }
 
-/// The number in these 8 bytes.
+/// The number in these bytes; 0 if they are not 8.
 fn number(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0, |number, byte| number << 8 | u64::from(*byte))
+    bytes.try_into().map_or(0, u64::from_be_bytes)
 }
 
 #[cfg(test)]
