@@ -82,7 +82,7 @@ impl Pair {
         })
     }
 
-    /// The same for a range in which each moment has about so many entries.
+    /// The same for a range with about that many entries in each moment.
     pub(crate) fn short_walk(&self, range: &KeyRange, expected: usize) -> Walk<'_> {
         // Less than a page says that there are no more.
         let page = PAGE.min(expected + SMALL_PAGE);
