@@ -45,7 +45,7 @@ pub(super) fn changes(json: &Arg) -> Command {
         "Print what was made, changed, renamed and removed since a snapshot",
     )
     .after_help(
-        "Reads the bucket alone, and writes nothing; a gateway may run. What is not published yet is not seen: run \
+        "Reads the bucket alone, and writes nothing; a gateway may run. Changes not published yet are not seen: run \
          forebay flush\nfirst. Paths of removed objects, and old paths, are those of the older state, all others those of \
          the newer one. A\nrenamed directory is one line. docs/snapshots.md explains the kinds of changes.",
     )

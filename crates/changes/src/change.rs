@@ -6,8 +6,8 @@ use forebay_types::Inode;
 /// A difference. An object may have several, such as a new name and a new content.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change {
-    /// Its path from the root of the volume: in the old moment for what is not there any more ([`What::Removed`],
-    /// [`What::LinkRemoved`]), and in the new one for everything else. Any bytes.
+    /// Its path from the root of the volume. [`What::Removed`] and [`What::LinkRemoved`] have the path in the old moment, all others
+    /// that in the new one. Any bytes.
     pub path: Vec<u8>,
     /// The kind of difference.
     pub what: What,

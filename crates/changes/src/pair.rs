@@ -247,7 +247,7 @@ impl Pages {
         Pages::Ahead(receiver)
     }
 
-    /// Reads only what is asked for, more at a time as it goes on.
+    /// Reads pages on demand: the first one has `first` entries, and later ones more.
     pub(crate) fn growing(store: &Arc<dyn MetaStore>, range: &KeyRange, first: usize) -> Pages {
         Pages::OnDemand {
             store: store.clone(),
