@@ -94,6 +94,11 @@ impl Health {
         let (why, since) = circuits.outage()?;
         Some((why.to_owned(), since.elapsed()))
     }
+
+    /// Whether a request would be sent now, rather than fail at once: there is no outage, or its next probe is due.
+    pub fn takes_requests(&self) -> bool {
+        !self.policy.circuits.lock().are_shut(Instant::now())
+    }
 }
 
 /// How a request may be repeated.

@@ -32,6 +32,6 @@ impl Context {
             || progress.has_garbage()
             || progress.stage() == Stage::Publishing
             || self.memory.writers_wait();
-        !is_busy && self.trouble.current().is_none() && self.signals.is_stopped().is_none()
+        !is_busy && self.trouble.may_ask() && self.signals.is_stopped().is_none()
     }
 }

@@ -11,8 +11,7 @@ use forebay_cache::Lease;
 use forebay_environment::backoff;
 use forebay_meta::record::{Extent, FrameAddress, Origin, PackRecord, Referrer};
 use forebay_meta::{Key, KeyRange, StoreError};
-use forebay_pack::index::{INDEX_ENTRY_LEN, INDEX_FOOTER_LEN};
-use forebay_pack::{Frame, FrameRef, PackError, PackWriter, open_index};
+use forebay_pack::{Frame, FrameRef, PackWriter};
 use forebay_pack_store::FetchError;
 use forebay_reduction::dedup::fingerprints;
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId, bounded_u32, to_usize};
@@ -112,7 +111,10 @@ impl Collector {
             Ok(None) => return Step::Worked(work),
             Err(Unfinished::Busy) => return Step::Busy,
             Err(Unfinished::Later(why)) => {
-                if self.failures.fetch_add(1, Ordering::Relaxed) < MOST_FAILURES {
+                // A failure says nothing about the pack while other requests fail as well.
+                if self.context.trouble.current().is_some()
+                    || self.failures.fetch_add(1, Ordering::Relaxed) < MOST_FAILURES
+                {
                     return Step::Later(why);
                 }
                 // The bucket answers other requests, so something is wrong with this pack.
@@ -269,32 +271,11 @@ impl Collector {
         bytes: u64,
         work: &mut Work,
     ) -> Result<BTreeSet<BlockKey>, Unfinished> {
-        /// The first part that is read of the end of a pack: the index of some 370 frames.
-        const TAIL: u64 = (16 << 10) + INDEX_FOOTER_LEN as u64;
-        const _: () = assert!(TAIL > INDEX_ENTRY_LEN as u64);
-        let mut tail_len = TAIL;
-        loop {
-            let from = bytes.saturating_sub(tail_len);
-            let tail = self.context.packs.bytes(pack, from..bytes).await;
-            let tail = tail.map_err(|error| unfinished(pack, error))?;
-            work.add(tail.len() as u64);
-            match open_index(&tail, self.context.packs.keys()) {
-                Ok(index)
-                    if index.pack != pack || index.volume != self.context.packs.keys().volume() =>
-                {
-                    let why = "its index is of another pack".to_owned();
-                    return Err(Unfinished::Alone(pack, why));
-                }
-                Ok(index) => {
-                    let entries = index.entries.iter();
-                    return Ok(entries.map(|entry| entry.block).collect());
-                }
-                Err(PackError::TailTooShort { needed }) if tail_len < needed as u64 => {
-                    tail_len = needed as u64;
-                }
-                Err(error) => return Err(Unfinished::Alone(pack, error.to_string())),
-            }
-        }
+        let index = self.context.packs.index(pack, bytes).await;
+        let (index, fetched) = index.map_err(|error| unfinished(pack, error))?;
+        work.add(fetched);
+        let entries = index.entries.iter();
+        Ok(entries.map(|entry| entry.block).collect())
     }
 
     /// Fetches the bytes that move, with few large GETs.

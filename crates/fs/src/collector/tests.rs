@@ -84,6 +84,39 @@ async fn what_lives_of_a_sparse_pack_moves_to_a_new_one() {
     task.abort();
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_order_ends_an_outage_in_which_nobody_else_asks_for_anything() {
+    let world = World::new(|config| config.orphan_grace = Duration::from_secs(3600));
+    world.progress.nothing_to_reclaim();
+    let collector = Arc::new(Collector::new(context(&world)));
+    let committer = world.committer(vec![collector.clone()]);
+    collector.committed(&[sparse_pack(&world).await], &BTreeSet::new());
+    collector.step(&committer).await.unwrap();
+    world.faults.set_down(true);
+    while world.trouble.current().is_none() {
+        assert!(world.packs.has(OLD).await.is_err());
+    }
+    assert!(!context(&world).may_collect(), "no probe is due");
+    collector.collect_now().unwrap();
+    let task = tokio::spawn(collector.clone().run_forever());
+    collector.over();
+    // More probes than a pack has attempts.
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(collector.current_status().left_alone, 0);
+    world.faults.set_down(false);
+    steps(&world, &collector, &committer).await;
+    while collector.current_status().is_ordered {
+        // Reclaiming is the publisher's work, and there is no publisher here.
+        world.progress.nothing_to_reclaim();
+        collector.over();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let status = collector.current_status();
+    assert_eq!((status.rewritten, status.left_alone), (1, 0));
+    assert_eq!(world.trouble.current(), None);
+    task.abort();
+}
+
 #[tokio::test]
 async fn it_does_nothing_while_writers_or_the_publisher_need_the_bucket() {
     let world = World::new(|_| {});

@@ -9,6 +9,9 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+/// How long background tasks send nothing after a reader had no answer.
+const AFTER_A_READER: Duration = Duration::from_secs(1);
+
 /// Objects that the volume consists of are not in the bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Gone {
@@ -111,6 +114,20 @@ impl StoreTrouble {
         let error = self.reader.lock().clone();
         let error = error.filter(|error| !error.is_over(answer))?;
         Some((error.why, error.since.elapsed()))
+    }
+
+    /// Whether a background task may send a request that can wait. During an outage it may when a probe is due, and
+    /// some time after a reader's error: if no client asks for anything, no other request can end such trouble.
+    pub(crate) fn may_ask(&self) -> bool {
+        let reader_failed = || {
+            let error = self.reader.lock();
+            let recent = error.as_ref().map(|error| error.last.elapsed());
+            recent.is_some_and(|recent| recent < AFTER_A_READER)
+        };
+        self.gone().is_none()
+            && self.publisher.lock().is_none()
+            && self.health.takes_requests()
+            && !reader_failed()
     }
 
     /// The missing objects; nothing is published before they are back.

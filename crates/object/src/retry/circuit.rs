@@ -162,6 +162,16 @@ impl Circuit {
         }
     }
 
+    /// Whether a request would be refused without being sent.
+    pub(super) fn is_shut(&self, now: Instant) -> bool {
+        match self.state {
+            State::Outage {
+                probing, probe_at, ..
+            } => probing || probe_at > now,
+            _ => false,
+        }
+    }
+
     /// The time of the next probe, during an outage in which the store does not answer.
     pub(super) fn silent_until(&self) -> Option<Instant> {
         match &self.state {

@@ -57,6 +57,11 @@ impl Circuits {
         self.reads.outage().or_else(|| self.changes.outage())
     }
 
+    /// Whether one of the circuits would refuse a request without sending it.
+    pub(super) fn are_shut(&self, now: Instant) -> bool {
+        self.reads.is_shut(now) || self.changes.is_shut(now)
+    }
+
     pub(super) fn ended(&mut self, kind: Kind, ticket: Ticket, outcome: Outcome, now: Instant) {
         let (own, other) = match kind {
             Kind::Read => (&mut self.reads, &mut self.changes),
