@@ -1,4 +1,4 @@
-//! The control socket: connects `forebay flush`, `status`, `exports`, `events`, `trace`, `top`, `quota`, `snapshot`, `scrub` and `gc` with a
+//! The control socket: connects `forebay flush`, `status`, `exports`, `events`, `trace`, `top`, `quota`, `snapshot`, `restore`, `scrub` and `gc` with a
 //! running gateway.
 //!
 //! A gateway listens on a Unix socket in its `data_dir`. A connection carries one request and one
@@ -39,6 +39,7 @@ mod live;
 mod message;
 mod path;
 mod quota;
+mod restore;
 mod scrub;
 mod server;
 mod snapshot;
@@ -61,8 +62,8 @@ use crate::metrics::Metrics;
 use crate::trace::Paths;
 
 pub use client::{
-    ClientError, events, exports, flush, follow_events, gc, live, quota, scrub, snapshot, status,
-    trace, whereabouts,
+    ClientError, events, exports, flush, follow_events, gc, live, quota, restore, scrub, snapshot,
+    status, trace, whereabouts,
 };
 pub use events::{EventsRequest, Followed};
 pub use exports::ExportStatus;
@@ -71,6 +72,7 @@ pub use gc::{GcOrder, GcReport};
 pub use live::LiveRequest;
 pub use path::{PathRefusal, UnknownPart, VolumePath, WhereReport};
 pub use quota::{QuotaLimit, QuotaReport, QuotaRequest, QuotaTable};
+pub use restore::{RestoreOrder, RestoreReport};
 pub use scrub::{
     DamageState, DamagedFrame, LastScrub, ScrubReport, ScrubRequest, ScrubRound, ScrubbedPack,
 };
@@ -113,6 +115,12 @@ pub trait Control: Paths + 'static {
         &self,
         request: QuotaRequest,
     ) -> impl Future<Output = Result<Vec<QuotaReport>, String>> + Send;
+
+    /// Puts a file or directory of a snapshot back.
+    fn restore(
+        &self,
+        order: RestoreOrder,
+    ) -> impl Future<Output = Result<RestoreReport, String>> + Send;
 
     /// Executes a request about snapshots; returns those that it concerned. A snapshot is stable when this returns.
     fn snapshot(

@@ -16,6 +16,7 @@ mod keys;
 mod log;
 mod past;
 mod quota;
+mod restore;
 mod salvage;
 mod scrub;
 mod snapshot;
@@ -30,7 +31,7 @@ use std::time::Duration;
 use clap::builder::Str;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use crate::admin::{QuotaRequest, SnapshotRequest, VolumePath};
+use crate::admin::{QuotaRequest, RestoreOrder, SnapshotRequest, VolumePath};
 use crate::bench::Plan;
 use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Value};
 use crate::new_volume::NewVolume;
@@ -93,6 +94,13 @@ pub enum Request {
     Snapshot {
         /// The request to the gateway.
         request: SnapshotRequest,
+        /// As JSON.
+        json: bool,
+    },
+    /// Have a running gateway put a file or directory of a snapshot back.
+    Restore {
+        /// The order to the gateway.
+        order: RestoreOrder,
         /// As JSON.
         json: bool,
     },
@@ -235,6 +243,13 @@ pub fn parse(
             };
             return Ok((request, with_flags(matches, environment)));
         }
+        "restore" => match restore::order(matches) {
+            Some(order) => Request::Restore {
+                order,
+                json: matches.get_flag("json"),
+            },
+            None => return Ok((Request::Version, environment)),
+        },
         name => match past::request(name, matches) {
             Some(request) => Request::Past(request),
             None => return Ok((Request::Version, environment)),
@@ -330,6 +345,7 @@ pub fn command() -> Command {
         )
         .subcommand(quota::command(&json))
         .subcommand(snapshot::command(&json))
+        .subcommand(restore::command(&json))
         .subcommand(past::changes(&json))
         .subcommand(past::versions(&json))
         .subcommand(

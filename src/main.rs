@@ -192,6 +192,16 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 print(&SnapshotTable(&snapshots).to_string())
             }
         }
+        Request::Restore { order, json } => {
+            let data_dir = load()?.data_dir;
+            let report = block_on(admin::restore(&data_dir, order))?;
+            if json {
+                let text = serde_json::to_string_pretty(&report).map_err(failed)?;
+                print(&format!("{text}\n"))
+            } else {
+                print(&report.to_string())
+            }
+        }
         Request::Scrub(ScrubCommand { request, json }) => {
             let data_dir = load()?.data_dir;
             let said = match request {

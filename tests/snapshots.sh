@@ -51,6 +51,11 @@ part hidden "hidden snapshots"
 if stop_gateway; then pass "the gateway stops in order"; else fail "the gateway stops in order"; fi
 start --snapshot-directory visible
 part visible "visible snapshots"
+restore() { "$PROGRAM" restore "$@" --data-dir "$GATEWAY/data" >/dev/null; }
+check "a tree is restored beside the live one" restore /tree --from then --to /back
+check "a file is restored elsewhere" restore /tree/large --from later --to /late/large
+check "a file is restored in place of another" restore /tree/large --from then --to /late/large --replace
+part restored "a restored tree"
 check "the first snapshot is deleted" snapshot delete then
 part deleted "a deleted snapshot"
 if stop_gateway; then pass "the gateway stops in order"; else fail "the gateway stops in order"; fi

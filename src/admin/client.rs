@@ -17,8 +17,8 @@ use crate::trace::TraceRequest;
 use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
 use super::{
     EventsRequest, ExportStatus, FlushReport, Followed, GcOrder, GcReport, LiveRequest,
-    QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, SnapshotReport, SnapshotRequest, Status,
-    Traced, VolumePath, WhereReport, folder_lock,
+    QuotaReport, QuotaRequest, RestoreOrder, RestoreReport, ScrubReport, ScrubRequest,
+    SnapshotReport, SnapshotRequest, Status, Traced, VolumePath, WhereReport, folder_lock,
 };
 
 /// How long a gateway may take to report its status.
@@ -193,6 +193,18 @@ pub async fn snapshot(
 ) -> Result<Vec<SnapshotReport>, ClientError> {
     match ask(data_dir, Command::Snapshot(request), Some(METADATA_TIMEOUT)).await? {
         Reply::Snapshot(snapshots) => Ok(snapshots),
+        other => Err(unexpected(data_dir, other)),
+    }
+}
+
+/// Has the gateway that uses `data_dir` put a file or directory of a snapshot back; waits until that is done, however
+/// long it takes.
+///
+/// # Errors
+/// As for [`status`], and the reason if it cannot be done.
+pub async fn restore(data_dir: &Path, order: RestoreOrder) -> Result<RestoreReport, ClientError> {
+    match ask(data_dir, Command::Restore(order), None).await? {
+        Reply::Restored(report) => Ok(report),
         other => Err(unexpected(data_dir, other)),
     }
 }
@@ -397,6 +409,7 @@ fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
         | Reply::Live(_)
         | Reply::Quota(_)
         | Reply::Snapshot(_)
+        | Reply::Restored(_)
         | Reply::Scrub(_)
         | Reply::Gc(_)
         | Reply::Where(_)

@@ -89,6 +89,19 @@ impl<T: Send + Sync + 'static> Control for FakeWith<T> {
         }
     }
 
+    async fn restore(&self, order: RestoreOrder) -> Result<RestoreReport, String> {
+        match self.broken {
+            true => Err("there is no such snapshot".to_owned()),
+            false => Ok(RestoreReport {
+                path: order.to.unwrap_or(order.path),
+                moved_aside: None,
+                objects: 1,
+                bytes: 5,
+                seconds: 0.5,
+            }),
+        }
+    }
+
     async fn snapshot(&self, request: SnapshotRequest) -> Result<Vec<SnapshotReport>, String> {
         match request {
             SnapshotRequest::List => Ok(vec![some_snapshot()]),

@@ -11,8 +11,8 @@ use crate::trace::{TraceRequest, TracedCall};
 
 use super::{
     EventsRequest, ExportStatus, FlushReport, GcOrder, GcReport, LiveRequest, QuotaReport,
-    QuotaRequest, ScrubReport, ScrubRequest, SnapshotReport, SnapshotRequest, Status, VolumePath,
-    WhereReport,
+    QuotaRequest, RestoreOrder, RestoreReport, ScrubReport, ScrubRequest, SnapshotReport,
+    SnapshotRequest, Status, VolumePath, WhereReport,
 };
 
 /// A client's message. Unknown fields are refused, not ignored.
@@ -33,6 +33,7 @@ pub(super) enum Command {
     Status,
     Quota(QuotaRequest),
     Snapshot(SnapshotRequest),
+    Restore(RestoreOrder),
     Scrub(ScrubRequest),
     Gc(GcOrder),
     Events(EventsRequest),
@@ -49,6 +50,7 @@ pub(super) enum Reply {
     Status(Box<Status>),
     Quota(Vec<QuotaReport>),
     Snapshot(Vec<SnapshotReport>),
+    Restored(RestoreReport),
     Scrub(Box<ScrubReport>),
     Gc(GcReport),
     Where(Box<WhereReport>),

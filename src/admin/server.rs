@@ -242,6 +242,14 @@ async fn answer<C: Control>(
             Ok(snapshots) => Reply::Snapshot(snapshots),
             Err(problem) => Reply::Error(problem),
         },
+        Command::Restore(order) => {
+            // It may take long.
+            drop(permit);
+            match control.restore(order).await {
+                Ok(report) => Reply::Restored(report),
+                Err(problem) => Reply::Error(problem),
+            }
+        }
         Command::Scrub(request) => match control.scrub(request).await {
             Ok(report) => Reply::Scrub(Box::new(report)),
             Err(problem) => Reply::Error(problem),

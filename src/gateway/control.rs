@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use forebay_fs::{CollectorWait, LimitChange, PathError, SnapshotError, SnapshotInfo};
+use forebay_fs::{
+    CollectorWait, LimitChange, PathError, RestoreRequest, SnapshotError, SnapshotInfo,
+};
 use forebay_nfs::CallWatch;
 use forebay_salvage::logs;
 
@@ -12,8 +14,8 @@ use super::NfsGateway;
 use crate::admin::{
     self, ArchivedLogs, CheckpointState, Compression, Control, Deduplication, DiskCache,
     ExportStatus, FlushReport, GcOrder, GcReport, KnownSpace, LogError, PathRefusal, QuotaLimit,
-    QuotaReport, QuotaRequest, ScrubReport, ScrubRequest, SnapshotReport, SnapshotRequest, Space,
-    Status, StoreError, VolumePath, WhereReport,
+    QuotaReport, QuotaRequest, RestoreOrder, RestoreReport, ScrubReport, ScrubRequest,
+    SnapshotReport, SnapshotRequest, Space, Status, StoreError, VolumePath, WhereReport,
 };
 use crate::exports;
 use crate::health::Health;
@@ -185,6 +187,24 @@ impl Control for NfsGateway {
                 CollectorWait::Others => "clients write, or uploads are in flight".to_owned(),
                 CollectorWait::Bucket(why) => format!("the bucket does not answer: {why}"),
             }),
+        })
+    }
+
+    async fn restore(&self, order: RestoreOrder) -> Result<RestoreReport, String> {
+        let started = Instant::now();
+        let restored = self.volume.restore(RestoreRequest {
+            snapshot: order.from,
+            path: order.path.0,
+            to: order.to.map(|to| to.0),
+            replace: order.replace,
+        });
+        let restored = restored.await.map_err(|error| error.to_string())?;
+        Ok(RestoreReport {
+            path: VolumePath(restored.path),
+            moved_aside: restored.moved_aside.map(VolumePath),
+            objects: restored.objects,
+            bytes: restored.bytes,
+            seconds: started.elapsed().as_secs_f64(),
         })
     }
 

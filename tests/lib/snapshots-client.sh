@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The client's half of snapshots.sh, on this machine or in a virtual one that sees its files:
 #
-#   snapshots-client.sh make|change|hidden|visible|deleted FOLDER
+#   snapshots-client.sh make|change|hidden|visible|restored|deleted FOLDER
 #
 # with the volume mounted at $MOUNT; FOLDER is shared with the other half.
 . "$(dirname "$0")/common.sh"
@@ -137,7 +137,18 @@ visible() {
     both
 }
 
+restored() {
+    check "a restored tree is the one of the snapshot" same back "$FOLDER/then"
+    check "git finds the restored repository clean" git_is_clean back/repository
+    check "a restored file has a number of its own" \
+        differ "$(number back/large)" "$(number "$THEN/tree/large")"
+    check "a file was restored in place of another" cmp late/large "$THEN/tree/large"
+    check "the other one is beside it" cmp late/large.before-restore tree/large
+}
+
 deleted() {
+    check "a restored tree stays without its snapshot" same back "$FOLDER/then"
+    check "a restored tree can be removed" rm -r back
     check "a deleted snapshot is gone" nothing_at "$THEN"
     check "the other one has the tree as it was then" same ".snapshot/later/tree" "$FOLDER/now"
     check "the volume has the tree as it is" same tree "$FOLDER/now"

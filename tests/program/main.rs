@@ -28,6 +28,7 @@ mod new_volume;
 mod otlp;
 mod page;
 mod quota;
+mod restore;
 mod s3;
 mod scrub;
 mod sealing;

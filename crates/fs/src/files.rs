@@ -8,6 +8,7 @@
 //!   durability  how safe a change is before it is answered
 //!   quota       FSSTAT, and what operators set
 //!   snapshots   making them
+//!   graft       content that is in the bucket already, for a restore
 //!   healing     what the healer needs of files
 //!   whereabouts where a file or tree is, for operators
 //! ```
@@ -15,6 +16,7 @@
 mod attributes;
 mod data;
 pub(crate) mod durability;
+pub(crate) mod graft;
 mod healing;
 pub(crate) mod names;
 mod paths;

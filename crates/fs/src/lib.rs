@@ -3,6 +3,8 @@
 //! ```text
 //!   Volume (forebay_vfs::FileSystem)       open, replay: take the epoch, judge the local log, replay it
 //!      |
+//!   restore      puts trees of snapshots back
+//!      |
 //!   files        operations on files: names, attributes, data, quotas
 //!      |
 //!   collector    scrub    healer           engines in the background, each over a context of its own
@@ -30,6 +32,7 @@ mod open;
 mod opening;
 mod publisher;
 mod replay;
+mod restore;
 mod rooms;
 mod scrub;
 mod snapshots;
@@ -58,6 +61,7 @@ pub use forebay_reduction::dedup::{Dedup, DedupStatus};
 pub use open::{HeldVolume, OpenError};
 pub use opening::{Opening, Step};
 pub use publisher::{FlushError, Since, Stage};
+pub use restore::{RestoreError, RestoreRequest, Restored};
 pub use scrub::{CheckedPack, ScrubEnd, ScrubProgress, ScrubRefusal, ScrubStatus, ScrubWait};
 pub use snapshots::{Holds, SnapshotCounts, SnapshotError, SnapshotInfo};
 pub use state::{BadSnapshotName, Stopped};

@@ -31,6 +31,7 @@ use crate::healer::Healer;
 use crate::publisher::{
     self, BetweenCheckpoints, CheckpointSource, Committer, Observer, Progress, Proof, Publisher,
 };
+use crate::restore::{self, Restore};
 use crate::scrub::{self, Scrub};
 use crate::snapshots::{self, Snapshots, SpaceOfSnapshots};
 use crate::state::{Closed, Node, Parts, SnapshotList, State, StoreTrouble, TakenOver};
@@ -62,6 +63,7 @@ pub(crate) struct Rooms {
     pub(crate) collector: Arc<Collector>,
     pub(crate) scrub: Arc<Scrub>,
     pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) restore: Arc<Restore>,
     pub(crate) healer: Arc<Healer>,
     pub(crate) damages: Arc<Damages>,
 }
@@ -173,6 +175,14 @@ impl Rooms {
             damages.clone(),
         );
         let files = Arc::new(files);
+        let restore = Arc::new(Restore::new(restore::Context {
+            state: state.clone(),
+            files: files.clone(),
+            publisher: publisher.clone(),
+            packs: packs.clone(),
+            sharing: sharing.clone(),
+            snapshots: snapshots.clone(),
+        }));
         Rooms {
             healer: Arc::new(Healer::new(damages.clone(), files.clone())),
             state,
@@ -183,6 +193,7 @@ impl Rooms {
             collector,
             scrub,
             snapshots,
+            restore,
             damages,
         }
     }

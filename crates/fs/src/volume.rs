@@ -2,6 +2,7 @@
 
 mod file_system;
 mod metrics;
+mod restore;
 mod snapshots;
 
 use std::path::PathBuf;

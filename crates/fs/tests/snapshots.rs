@@ -11,6 +11,7 @@ use crate::common::disk::Disk;
 use crate::common::{Bucket, Life, ROOT, eventually, pattern, read};
 
 mod histories;
+mod restored;
 mod seen;
 
 const MIB: u64 = 1 << 20;

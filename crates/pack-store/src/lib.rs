@@ -17,6 +17,7 @@ mod address;
 mod check;
 mod disk_tier;
 mod fetched;
+mod index;
 mod places;
 mod runs;
 mod single_flight;

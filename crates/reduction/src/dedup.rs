@@ -36,7 +36,7 @@ mod lists;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use forebay_meta::record::{KnownFrame, PackRecord};
 use forebay_types::{CheckpointId, PackId};
@@ -85,8 +85,10 @@ pub struct Sharing {
     pub mode: Dedup,
     inner: Mutex<Inner>,
     saved_bytes: AtomicU64,
-    /// Whether the bucket has notes on frames, of this run or an earlier one.
+    /// Whether the bucket had notes on frames when that was first asked.
     pub has_notes: OnceCell<bool>,
+    /// Blocks came to share frames since.
+    shares_frames: AtomicBool,
 }
 
 #[derive(Default)]
@@ -274,6 +276,27 @@ impl Sharing {
     /// The account of a pack that is noted to be deleted and kept because it is pinned.
     pub fn kept(&self, pack: PackId) -> Option<PackRecord> {
         self.inner.lock().kept.get(&pack).copied()
+    }
+
+    /// Notes the account of a pinned pack that is dead, or that only snapshots hold: blocks of the pinning checkpoint
+    /// refer to it again.
+    pub fn keep(&self, pack: PackId, record: PackRecord) {
+        let record = PackRecord {
+            live_bytes: 0,
+            ..record
+        };
+        self.inner.lock().kept.entry(pack).or_insert(record);
+    }
+
+    /// Notes that blocks share frames, whether deduplication is on or not: packs have notes from now on that are
+    /// deleted with them.
+    pub fn shares_frames(&self) {
+        self.shares_frames.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether blocks came to share frames since the start.
+    pub fn does_share_frames(&self) -> bool {
+        self.shares_frames.load(Ordering::Relaxed)
     }
 
     /// Notes that the batch is durable: packs that it made garbage have no account any more, and packs that it

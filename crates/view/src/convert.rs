@@ -51,6 +51,14 @@ pub fn owned(record: &InodeRecord) -> vfs::permission::Owned {
     }
 }
 
+/// The numbers of a device.
+pub fn device(numbers: Device) -> vfs::Device {
+    vfs::Device {
+        major: numbers.major,
+        minor: numbers.minor,
+    }
+}
+
 /// The content of a new object.
 pub fn content(node: vfs::NewNode<'_>, parent: Inode) -> Content {
     let device = |device: vfs::Device| Device {
@@ -75,7 +83,6 @@ pub fn content(node: vfs::NewNode<'_>, parent: Inode) -> Content {
 
 /// The attributes of an object; `used` are the bytes that a regular file is charged for.
 pub fn attributes(inode: Inode, record: &InodeRecord, used: u64) -> vfs::Attributes {
-    let device = record.device();
     let used = match record.kind() {
         Kind::Regular => used,
         Kind::Directory => 4096,
@@ -94,10 +101,7 @@ pub fn attributes(inode: Inode, record: &InodeRecord, used: u64) -> vfs::Attribu
             record.size
         },
         used,
-        device: vfs::Device {
-            major: device.major,
-            minor: device.minor,
-        },
+        device: device(record.device()),
         atime: timestamp(record.atime),
         mtime: timestamp(record.mtime),
         ctime: timestamp(record.ctime),

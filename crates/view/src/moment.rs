@@ -233,6 +233,28 @@ impl View {
         }
     }
 
+    /// The valid maps of the blocks of a file with this record from `from` on, `limit` blocks at most, each without bytes
+    /// behind the file's end; and the block from which the next ones are read, if there may be any.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub async fn block_maps(
+        &self,
+        inode: Inode,
+        record: &InodeRecord,
+        from: BlockIndex,
+        limit: usize,
+    ) -> Result<(Vec<(BlockIndex, BlockMap)>, Option<BlockIndex>), ViewError> {
+        let mut maps = self.catalog.block_maps(inode, from, limit).await?;
+        let full = maps.last().filter(|_| maps.len() == limit);
+        let next = full.map(|(last, _)| BlockIndex(last.0 + 1));
+        maps.retain_mut(|(block, map)| {
+            map.truncate(record.size.saturating_sub(block.start()));
+            !map.is_empty() && !record.truncated.contains(*block)
+        });
+        Ok((maps, next))
+    }
+
     /// Yields all bytes of a file that are not holes, with their offsets; returns the highest epoch that has written
     /// some of them.
     ///

@@ -62,6 +62,11 @@ impl Client {
             .unwrap();
     }
 
+    pub(crate) fn rmdir(&mut self, directory: &Handle, name: &[u8]) {
+        self.call(&Request::rmdir(directory, name), Reply::done)
+            .unwrap();
+    }
+
     pub(crate) fn rename(&mut self, from: (&Handle, &[u8]), to: (&Handle, &[u8])) {
         self.call(&Request::rename(from.0, from.1, to.0, to.1), Reply::done)
             .unwrap();

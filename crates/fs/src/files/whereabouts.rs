@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicU64;
 use forebay_types::CheckpointId;
 
 use super::Files;
-use lookup::Found;
+pub(crate) use lookup::{Found, names};
 pub use report::{FlushedPath, PathError, Unknown, Whereabouts};
 use walk::{Aim, Walk};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use forebay_environment::{Randomness, backoff, fraction};
 use forebay_meta::record::{
-    DeadPack, KnownFrame, PART_FRAMES, PackFrames, PackLife, PackRecord, VolumeState,
+    DeadPack, HeldPack, KnownFrame, PART_FRAMES, PackFrames, PackLife, PackRecord, VolumeState,
 };
 use forebay_meta::{Batch, Catalog, Key, Ready, StoreError};
 use forebay_pack::FrameHash;
@@ -164,6 +164,8 @@ impl Committer {
                 }
                 batch.delete(&Key::DeadPack(pack));
                 revived.push(pack);
+                let held_bytes = &mut state.history.held_bytes;
+                self.take_back(pack, &mut batch, held_bytes).await?;
             }
             let Some(mut record) = record else {
                 tracing::warn!("pack {pack} loses {lost} bytes but has no account");
@@ -206,6 +208,26 @@ impl Committer {
         self.progress.set_state(state);
         for observer in &self.observers {
             observer.committed(&changes, &dead);
+        }
+        Ok(())
+    }
+
+    /// Takes a pack that becomes live again out of the packs that snapshots hold, if it is one. They still refer to it,
+    /// and hold it again when it dies.
+    async fn take_back(
+        &self,
+        pack: PackId,
+        batch: &mut Batch,
+        held_bytes: &mut u64,
+    ) -> Result<(), Halted> {
+        let key = Key::HeldPack(pack);
+        let held = self
+            .insist(|| self.catalog.record::<HeldPack>(&key))
+            .await?;
+        if let Some(HeldPack { holder, life }) = held {
+            batch.delete(&key);
+            batch.delete(&Key::Holding(holder, pack));
+            *held_bytes = held_bytes.saturating_sub(life.bytes);
         }
         Ok(())
     }

@@ -200,16 +200,22 @@ impl Publisher {
 
     /// Whether the bucket has notes on the frames of packs, or will have.
     pub(super) async fn has_frame_notes(&self) -> Result<bool, Halted> {
-        if !self.context.sharing.is_off() {
+        let sharing = &self.context.sharing;
+        if !sharing.is_off() || sharing.does_share_frames() {
             return Ok(true);
         }
-        let all = KeyRange::pack_frames_from(PackId(0));
         let look = || async {
-            let found = self
-                .committer
-                .insist(|| self.context.catalog.scan(&all, 1))
-                .await?;
-            Ok(!found.is_empty())
+            // A restore makes referrers without deduplication.
+            for all in [
+                KeyRange::pack_frames_from(PackId(0)),
+                KeyRange::referrers_from(PackId(0)),
+            ] {
+                let found = self.committer.insist(|| self.context.catalog.scan(&all, 1));
+                if !found.await?.is_empty() {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
         };
         self.context
             .sharing

@@ -363,6 +363,11 @@ impl NodeState {
         }
     }
 
+    /// The space of the file, in bytes.
+    pub(crate) fn space(&self) -> u64 {
+        self.space
+    }
+
     /// Sets the space of the file. The next [`settle`](NodeState::settle) counts it.
     pub(crate) fn set_space(&mut self, space: u64) {
         self.space = space;

@@ -333,6 +333,32 @@ impl Model {
         self.objects.len()
     }
 
+    /// Adds the tree that `then` has, which was restored under this name in the root.
+    pub fn adopt(&mut self, life: &Life, then: &Model, name: &'static [u8]) {
+        let top = life.lookup(name).inode.0;
+        self.names_mut(Inode::ROOT.0).insert(name, top);
+        let mut copies = BTreeMap::new();
+        let mut below = vec![(Inode::ROOT.0, top)];
+        while let Some((from, to)) = below.pop() {
+            let object = match &then.objects[&from] {
+                Object::Directory(names) => {
+                    let mut own = BTreeMap::new();
+                    for (name, child) in names {
+                        let made = life.try_lookup(Inode(to), name).unwrap().inode.0;
+                        own.insert(*name, made);
+                        match copies.insert(*child, made) {
+                            Some(other) => assert_eq!(made, other, "names of one file"),
+                            None => below.push((*child, made)),
+                        }
+                    }
+                    Object::Directory(own)
+                }
+                file => file.clone(),
+            };
+            self.objects.insert(to, object);
+        }
+    }
+
     /// Compares a file system that is read only, such as a snapshot, with the model.
     pub async fn check_read_only(&self, files: &impl FileSystem) {
         for (inode, object) in &self.objects {

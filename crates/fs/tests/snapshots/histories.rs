@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_fs::{Dedup, Expected, FsConfig};
+use forebay_fs::{Dedup, Expected, FsConfig, RestoreRequest};
 use proptest::prelude::*;
 
 use super::{delete, eager, names, settled, snapshot};
@@ -17,6 +17,8 @@ enum Event {
     Snapshot,
     /// Deletes one of the snapshots.
     Delete(u8),
+    /// Restores all of one of the snapshots below a new name: later events change that, too.
+    Restore(u8),
     Flush,
     /// A flush that runs beside the next operations.
     FlushBeside,
@@ -35,6 +37,7 @@ fn event() -> impl Strategy<Value = Event> {
         30 => draw::op().prop_map(Event::Do),
         5 => Just(Event::Snapshot),
         2 => any::<u8>().prop_map(Event::Delete),
+        1 => any::<u8>().prop_map(Event::Restore),
         2 => Just(Event::Flush),
         2 => Just(Event::FlushBeside),
         2 => Just(Event::Hold),
@@ -62,6 +65,17 @@ fn check(life: &Life, snapshots: &BTreeMap<String, Model>) {
     }
 }
 
+fn restore(life: &Life, snapshot: &str, to: &[u8]) {
+    let request = RestoreRequest {
+        snapshot: snapshot.to_owned(),
+        path: b"/".to_vec(),
+        to: Some([b"/", to].concat()),
+        replace: false,
+    };
+    let restored = life.run(|volume| async move { volume.restore(request).await });
+    restored.unwrap();
+}
+
 fn run(dedup: Dedup, events: &[Event], expected: &Expected) {
     let bucket = Bucket::of(expected.clone());
     let small = |config: &mut FsConfig| {
@@ -76,6 +90,7 @@ fn run(dedup: Dedup, events: &[Event], expected: &Expected) {
     let mut life = bucket.start_with(config.clone());
     let mut model = Model::default();
     let (mut snapshots, mut made) = (BTreeMap::new(), 0);
+    let mut free = [&b"restored 1"[..], b"restored 2", b"restored 3"].into_iter();
     // So that short histories have objects to work on.
     for op in [Op::Create(0, 0), Op::Create(0, 1), Op::Mkdir(0, 2)] {
         model.step(&life, &op);
@@ -99,6 +114,16 @@ fn run(dedup: Dedup, events: &[Event], expected: &Expected) {
                 if let Some(name) = snapshots.keys().nth(number).cloned() {
                     delete(&life, &name).unwrap();
                     snapshots.remove(&name);
+                }
+            }
+            Event::Restore(number) => {
+                life.flush();
+                let number = usize::from(*number) % snapshots.len().max(1);
+                if let Some((name, then)) = snapshots.iter().nth(number)
+                    && let Some(to) = free.next()
+                {
+                    restore(&life, name, to);
+                    model.adopt(&life, then, to);
                 }
             }
             Event::Flush => life.flush(),

@@ -14,16 +14,16 @@ use crate::files::names::NAME_MAX;
 const PATH_MAX: usize = 4096;
 
 /// An object with a name.
-pub(super) struct Found {
-    pub(super) inode: Inode,
-    pub(super) kind: Kind,
+pub(crate) struct Found {
+    pub(crate) inode: Inode,
+    pub(crate) kind: Kind,
     /// Whether a name on the way to it is not published.
-    pub(super) is_unpublished: bool,
+    pub(crate) is_unpublished: bool,
 }
 
 impl Files {
     /// The object at a path from the volume's root. Follows no symbolic link.
-    pub(super) async fn find(&self, path: &[u8]) -> Result<Found, PathError> {
+    pub(crate) async fn find(&self, path: &[u8]) -> Result<Found, PathError> {
         let mut found = Found {
             inode: Inode::ROOT,
             kind: Kind::Directory,
@@ -72,8 +72,8 @@ impl Files {
     }
 }
 
-/// The names in a path.
-fn names(path: &[u8]) -> Result<Vec<&[u8]>, PathError> {
+/// The names in a path from the volume's root; none for the root.
+pub(crate) fn names(path: &[u8]) -> Result<Vec<&[u8]>, PathError> {
     let bad = |why| Err(PathError::Bad(DisplayPath(path.to_vec()), why));
     if path.is_empty() {
         return bad("it is empty; `/` is the root of the volume");

@@ -1,0 +1,217 @@
+//! Puts files and directories of a snapshot back into the live tree. No byte is copied: the new files refer to the
+//! frames that the snapshot holds.
+//!
+//! ```text
+//!   stage   a new object `.forebay-restore-...` beside the target: names, attributes, and maps of the snapshot's frames,
+//!     |     whose packs are pinned until their checkpoint is published
+//!   flush   the bucket has all of it
+//!     |
+//!   place   it gets its name; what had that name gets another one
+//! ```
+//!
+//! A crash before the last step leaves the staged object, and nothing else has changed. After it the restored tree is
+//! whole, whatever becomes of the snapshot.
+
+mod frames;
+mod place;
+mod tree;
+
+use std::sync::Arc;
+
+use forebay_meta::StoreError;
+use forebay_pack_store::PackStore;
+use forebay_reduction::dedup::Sharing;
+use forebay_types::{Inode, SnapshotId};
+use forebay_vfs::{Credentials, Error, FileSystem};
+use forebay_view::{View, ViewError};
+
+use crate::display_path::DisplayPath;
+use crate::files::Files;
+use crate::files::durability::CommitMode;
+use crate::files::whereabouts::{PathError, names};
+use crate::publisher::{FlushError, Publisher};
+use crate::snapshots::{SnapshotError, Snapshots};
+use crate::state::State;
+use place::Target;
+use tree::Staging;
+
+const ROOT: &Credentials = &Credentials::ROOT;
+
+/// The rooms that a restore uses.
+pub(crate) struct Context {
+    pub(crate) state: Arc<State>,
+    pub(crate) files: Arc<Files>,
+    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) packs: Arc<PackStore>,
+    pub(crate) sharing: Arc<Sharing>,
+    pub(crate) snapshots: Arc<Snapshots>,
+}
+
+/// The object to put back. Paths begin at the volume's root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoreRequest {
+    /// Name of the snapshot.
+    pub snapshot: String,
+    /// The file or directory in the snapshot.
+    pub path: Vec<u8>,
+    /// The path that it gets; the same one if `None`.
+    pub to: Option<Vec<u8>>,
+    /// Whether an object that has that path gets another name, beside it. If not, it is an error.
+    pub replace: bool,
+}
+
+/// The result of a restore.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// The path of the restored object.
+    pub path: Vec<u8>,
+    /// The path that the object has now that was there before, if there was one.
+    pub moved_aside: Option<Vec<u8>>,
+    /// Number of restored objects of all kinds. A file with several names is one.
+    pub objects: u64,
+    /// Bytes of their files, without holes.
+    pub bytes: u64,
+}
+
+/// Why nothing was restored. Each message says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// The snapshot cannot be read.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// The place for the restored object is no path, or its directory does not exist.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// The snapshot has no such object.
+    #[error(
+        "there is no {path} in snapshot {snapshot:?}; `forebay versions {path}` lists the snapshots that have it"
+    )]
+    NotInSnapshot {
+        /// The path.
+        path: DisplayPath,
+        /// Name of the snapshot.
+        snapshot: String,
+    },
+    /// The volume's root was to be replaced.
+    #[error("/ is the whole volume: give a new directory for it with --to")]
+    Root,
+    /// There is something at that path.
+    #[error(
+        "there is a {0} already, which is not replaced: give another path with --to, or add --replace to have it renamed first"
+    )]
+    Exists(DisplayPath),
+    /// Another restore is running.
+    #[error("another restore is running: try again when it is done")]
+    Busy,
+    /// The metadata or packs of the snapshot cannot be read.
+    #[error("the snapshot cannot be read: {0}; nothing was restored; see `forebay status`")]
+    Unreadable(String),
+    /// The restored files cannot be published.
+    #[error(transparent)]
+    Flush(#[from] FlushError),
+    /// The volume could not do it.
+    #[error(
+        "the volume cannot do it: {0}; nothing was restored; see `forebay status` and `forebay quota`"
+    )]
+    Volume(#[from] Error),
+}
+
+impl From<StoreError> for RestoreError {
+    fn from(error: StoreError) -> RestoreError {
+        RestoreError::Unreadable(error.to_string())
+    }
+}
+
+impl From<ViewError> for RestoreError {
+    fn from(error: ViewError) -> RestoreError {
+        RestoreError::Unreadable(error.to_string())
+    }
+}
+
+/// Puts trees of snapshots back, one at a time.
+pub(crate) struct Restore {
+    context: Context,
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Restore {
+    pub(crate) fn new(context: Context) -> Restore {
+        Restore {
+            context,
+            turn: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Restores an object. It is in the bucket, and its name as stable as `mode` says, when this returns. After an
+    /// error nothing has changed.
+    pub(crate) async fn run(
+        &self,
+        request: &RestoreRequest,
+        mode: CommitMode,
+    ) -> Result<Restored, RestoreError> {
+        let _turn = self.turn.try_lock().map_err(|_| RestoreError::Busy)?;
+        let context = &self.context;
+        let name = &request.snapshot;
+        let found = context.state.snapshots.named(name);
+        let (snapshot, _) = found.ok_or_else(|| SnapshotError::NotFound(name.clone()))?;
+        let view = context.snapshots.open(name).await?;
+        let source = self.in_snapshot(&view, request).await?;
+        let path = request.to.as_ref().unwrap_or(&request.path);
+        let target = Target::find(context, path, request.replace).await?;
+        let staged = target.staged_name(context).await?;
+        let mut staging = Staging::new(context, &view, (snapshot, name));
+        let copied = staging.tree(source, target.directory, &staged).await;
+        let placed = match copied {
+            Ok(()) => self.place(&target, &staged, mode).await,
+            Err(error) => Err(error),
+        };
+        match placed {
+            Ok(moved_aside) => Ok(Restored {
+                path: target.path(),
+                moved_aside,
+                ..staging.restored()
+            }),
+            Err(error) => {
+                context.discard(target.directory, &staged).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn place(
+        &self,
+        target: &Target,
+        staged: &[u8],
+        mode: CommitMode,
+    ) -> Result<Option<Vec<u8>>, RestoreError> {
+        self.context.publisher.flush().await?;
+        let (end, moved_aside) = target.place(&self.context, staged).await?;
+        self.context.files.stable(end, mode).await?;
+        Ok(moved_aside)
+    }
+
+    /// The object at the path in the snapshot.
+    async fn in_snapshot(
+        &self,
+        view: &View,
+        request: &RestoreRequest,
+    ) -> Result<Inode, RestoreError> {
+        let mut at = Inode::ROOT;
+        for name in names(&request.path)? {
+            match view.lookup(ROOT, at, name).await {
+                Ok(found) => at = found.inode,
+                Err(Error::NotFound | Error::NotDirectory) => {
+                    return Err(RestoreError::NotInSnapshot {
+                        path: DisplayPath(request.path.clone()),
+                        snapshot: request.snapshot.clone(),
+                    });
+                }
+                Err(error) => return Err(RestoreError::Unreadable(error.to_string())),
+            }
+        }
+        Ok(at)
+    }
+}
+
+/// The snapshot that a restore reads: its number and its name.
+type Source<'a> = (SnapshotId, &'a str);

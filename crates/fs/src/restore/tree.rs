@@ -1,0 +1,210 @@
+//! Makes the objects of a restored tree.
+
+use std::collections::HashMap;
+
+use forebay_meta::record::{Content, InodeRecord, Kind};
+use forebay_types::{BlockIndex, Inode};
+use forebay_vfs::{CreateMode, FileSystem, NewNode, SetAttributes, SetTime};
+use forebay_view::{View, convert};
+
+use super::frames::{borrowed, packs_of};
+use super::{Context, ROOT, RestoreError, Restored, Source};
+use crate::files::graft::Graft;
+
+/// How many names of a directory are read at a time.
+const NAMES: usize = 1024;
+/// How many block maps one change gives to a file.
+const MAPS: usize = 256;
+/// After how many extents they are published: until then they are in memory.
+const MOST_EXTENTS: usize = 1 << 16;
+
+/// A tree that is being restored.
+pub(super) struct Staging<'a> {
+    context: &'a Context,
+    view: &'a View,
+    source: Source<'a>,
+    /// The restored files that have further names.
+    linked: HashMap<Inode, Inode>,
+    /// Extents since the last publication.
+    extents: usize,
+    restored: Restored,
+}
+
+impl<'a> Staging<'a> {
+    pub(super) fn new(context: &'a Context, view: &'a View, source: Source<'a>) -> Staging<'a> {
+        Staging {
+            context,
+            view,
+            source,
+            linked: HashMap::new(),
+            extents: 0,
+            restored: Restored::default(),
+        }
+    }
+
+    /// The counts of the restored objects.
+    pub(super) fn restored(self) -> Restored {
+        self.restored
+    }
+
+    /// Makes `from` of the snapshot and everything below it, under a new name. Only root can enter a staged directory
+    /// before all of it is there.
+    pub(super) async fn tree(
+        &mut self,
+        from: Inode,
+        directory: Inode,
+        name: &[u8],
+    ) -> Result<(), RestoreError> {
+        let record = self.record(from).await?;
+        let top = self.object(from, &record, directory, name).await?;
+        let mut below = Vec::new();
+        // Directories get their attributes at last: each new name changes their times, and a directory that nobody may
+        // write to is filled all the same.
+        let mut finish = Vec::new();
+        if record.kind() == Kind::Directory {
+            below.push((from, top));
+            finish.push((top, attributes(&record)));
+        }
+        while let Some((from, to)) = below.pop() {
+            let mut cookie = 0;
+            loop {
+                let page = self.view.readdir(ROOT, from, cookie, NAMES, false).await;
+                let page = page.map_err(|error| RestoreError::Unreadable(error.to_string()))?;
+                for entry in &page.entries {
+                    cookie = entry.cookie;
+                    if matches!(entry.name.as_ref(), b"." | b"..") {
+                        continue;
+                    }
+                    let record = self.record(entry.inode).await?;
+                    let made = self.object(entry.inode, &record, to, &entry.name).await?;
+                    if record.kind() == Kind::Directory {
+                        below.push((entry.inode, made));
+                        finish.push((made, attributes(&record)));
+                    }
+                }
+                if page.end {
+                    break;
+                }
+            }
+        }
+        for (directory, set) in finish.into_iter().rev() {
+            self.set(directory, &set).await?;
+        }
+        Ok(())
+    }
+
+    async fn record(&self, inode: Inode) -> Result<InodeRecord, RestoreError> {
+        let record = self.view.record(inode).await?;
+        record.ok_or_else(|| RestoreError::Unreadable(format!("inode {inode} has no record")))
+    }
+
+    async fn set(&self, inode: Inode, set: &SetAttributes) -> Result<(), RestoreError> {
+        let recorded = self.context.files.setattr(ROOT, inode, set, None).await?;
+        // All of it is published before the tree gets its name.
+        let _ = recorded.end;
+        Ok(())
+    }
+
+    /// Makes one object, with its content unless it is a directory.
+    async fn object(
+        &mut self,
+        from: Inode,
+        record: &InodeRecord,
+        directory: Inode,
+        name: &[u8],
+    ) -> Result<Inode, RestoreError> {
+        let files = &self.context.files;
+        if let Some(own) = self.linked.get(&from) {
+            let recorded = files.link(ROOT, *own, directory, name).await?;
+            return Ok(recorded.reply.0.inode);
+        }
+        let only_root = SetAttributes {
+            mode: Some(if record.kind() == Kind::Directory {
+                0o700
+            } else {
+                0o600
+            }),
+            ..SetAttributes::default()
+        };
+        let made = match new_node(&record.content) {
+            Some(node) => files.make(ROOT, directory, name, node, &only_root).await?,
+            None => {
+                let mode = CreateMode::Guarded(only_root);
+                files.create(ROOT, directory, name, &mode).await?
+            }
+        };
+        let inode = made.reply.attributes.inode;
+        self.restored.objects += 1;
+        match record.kind() {
+            Kind::Directory => return Ok(inode),
+            Kind::Regular => self.content(from, record, inode).await?,
+            _ => {}
+        }
+        if record.nlink > 1 {
+            self.linked.insert(from, inode);
+        }
+        self.set(inode, &attributes(record)).await?;
+        Ok(inode)
+    }
+
+    /// Gives a new file the content of `from`.
+    async fn content(
+        &mut self,
+        from: Inode,
+        record: &InodeRecord,
+        to: Inode,
+    ) -> Result<(), RestoreError> {
+        let context = self.context;
+        let node = context.state.node(to).await?;
+        let mut next = Some(BlockIndex(0));
+        while let Some(first) = next {
+            let read = self.view.block_maps(from, record, first, MAPS).await?;
+            let maps = borrowed(from, read.0)?;
+            next = read.1;
+            let packs = packs_of(&maps);
+            let mut part = Graft {
+                size: record.size,
+                from: first,
+                maps,
+                pinned: context.pin(&packs, self.source).await?,
+            };
+            while !context.files.graft(&node, &part).await? {
+                part.pinned = context.pin(&packs, self.source).await?;
+            }
+            for (_, map) in &part.maps {
+                self.extents += map.extents().len();
+                self.restored.bytes += map.mapped_bytes();
+            }
+            if self.extents >= MOST_EXTENTS {
+                context.publisher.flush().await?;
+                self.extents = 0;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The attributes of an object of a snapshot.
+fn attributes(record: &InodeRecord) -> SetAttributes {
+    SetAttributes {
+        mode: Some(record.mode),
+        uid: Some(record.uid),
+        gid: Some(record.gid),
+        size: None,
+        atime: SetTime::To(convert::timestamp(record.atime)),
+        mtime: SetTime::To(convert::timestamp(record.mtime)),
+    }
+}
+
+/// How an object with this content is made; `None` for a file.
+fn new_node(content: &Content) -> Option<NewNode<'_>> {
+    Some(match content {
+        Content::Regular => return None,
+        Content::Directory(_) => NewNode::Directory,
+        Content::Symlink { target } => NewNode::Symlink(target),
+        Content::Fifo => NewNode::Fifo,
+        Content::Socket => NewNode::Socket,
+        Content::BlockDevice(device) => NewNode::BlockDevice(convert::device(*device)),
+        Content::CharDevice(device) => NewNode::CharDevice(convert::device(*device)),
+    })
+}
