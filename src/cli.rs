@@ -9,6 +9,7 @@
 //! repaired. `status --check`: 1 the gateway is degraded, 2 it is failing or not running.
 
 mod bench;
+mod clone;
 mod events;
 mod fsck;
 mod gc;
@@ -35,6 +36,7 @@ use crate::bench::Plan;
 use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Value};
 use crate::new_volume::NewVolume;
 
+pub use clone::{CloneRequest, RestoreRequest};
 pub use events::EventsCommand;
 pub use fsck::FsckRequest;
 pub use gc::GcRequest;
@@ -96,6 +98,10 @@ pub enum Request {
         /// As JSON.
         json: bool,
     },
+    /// Make, list, detach or forget clones.
+    Clone(CloneRequest),
+    /// Take the volume back to a snapshot.
+    Restore(RestoreRequest),
     /// Print something about earlier states of the volume, out of its bucket.
     Past(PastRequest),
     /// Print the rules of a running gateway's exports.
@@ -188,6 +194,12 @@ pub fn parse(
         "status" => Request::Status {
             json: matches.get_flag("json"),
         },
+        "clone" => {
+            let request = Request::Clone(clone::request(matches));
+            let matches = matches.subcommand().map_or(matches, |(_, matches)| matches);
+            return Ok((request, with_flags(matches, environment)));
+        }
+        "restore" => Request::Restore(clone::restore_request(matches)),
         "exports" => Request::Exports {
             json: matches.get_flag("json"),
         },
@@ -330,6 +342,8 @@ pub fn command() -> Command {
         )
         .subcommand(quota::command(&json))
         .subcommand(snapshot::command(&json))
+        .subcommand(clone::clone(&json))
+        .subcommand(clone::restore())
         .subcommand(past::changes(&json))
         .subcommand(past::versions(&json))
         .subcommand(

@@ -12,6 +12,7 @@ fn descriptor() -> VolumeDescriptor {
         protection: Protection::None {
             hash_key: std::array::from_fn(|n| n as u8),
         },
+        origin: None,
     }
 }
 

@@ -1,0 +1,158 @@
+//! `clone` and `restore`: new volumes, and the old volume, from snapshots.
+
+use clap::{Arg, ArgMatches, Command};
+
+use super::{configured, switch};
+
+/// A request about clones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CloneRequest {
+    /// Make a clone.
+    Make {
+        /// The snapshot: name or number.
+        snapshot: String,
+        /// The place of the clone.
+        to: String,
+    },
+    /// Print the clones of the volume, and its source.
+    List {
+        /// As JSON.
+        json: bool,
+    },
+    /// Make the clone a volume of its own.
+    Detach {
+        /// Print no progress.
+        quiet: bool,
+    },
+    /// Stop holding snapshots for a clone that is gone.
+    Forget {
+        /// The place of the clone.
+        place: String,
+    },
+}
+
+/// A request to restore the whole volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoreRequest {
+    /// The snapshot: name or number.
+    pub snapshot: String,
+    /// Go on although a gateway holds the volume.
+    pub take_over: bool,
+    /// Go on although the local log has changes that the bucket does not have.
+    pub put_log_aside: bool,
+}
+
+/// `clone`.
+pub(super) fn clone(json: &Arg) -> Command {
+    let snapshot = Arg::new("snapshot")
+        .value_name("snapshot")
+        .required(true)
+        .help("Name or number of the snapshot");
+    let to = Arg::new("to")
+        .long("to")
+        .value_name("url")
+        .required(true)
+        .help("Place of the clone: another prefix of the same bucket, s3://bucket/prefix, or another folder, file:///folder");
+    let place = Arg::new("place")
+        .value_name("place")
+        .required(true)
+        .help("Place of the clone, as `forebay clone list` prints it");
+    configured("clone", "Make a new volume from a snapshot, without a copy")
+        .after_help(
+            "The clone reads what the snapshot has from its source, whose gateway may run, and cannot delete the snapshot then.\n\
+             A sealed clone is opened with the same passphrase or key. Serve it with a data_dir of its own.",
+        )
+        .args_conflicts_with_subcommands(true)
+        .subcommand_negates_reqs(true)
+        .arg(snapshot)
+        .arg(to)
+        .subcommand(configured("list", "Print the clones of this volume and its source").arg(json.clone()))
+        .subcommand(
+            configured("detach", "Copy what lies at the source of this clone, so that it needs the source no more")
+                .after_help("A gateway may serve the clone. After an interruption the same command goes on.")
+                .arg(switch("quiet", "Print no progress")),
+        )
+        .subcommand(
+            configured("forget", "Stop keeping snapshots for a clone whose objects were deleted").arg(place),
+        )
+}
+
+/// The request of `clone`.
+pub(super) fn request(matches: &ArgMatches) -> CloneRequest {
+    let text = |matches: &ArgMatches, name| matches.get_one::<String>(name).cloned();
+    match matches.subcommand() {
+        Some(("list", matches)) => CloneRequest::List {
+            json: matches.get_flag("json"),
+        },
+        Some(("detach", matches)) => CloneRequest::Detach {
+            quiet: matches.get_flag("quiet"),
+        },
+        Some((_, matches)) => CloneRequest::Forget {
+            place: text(matches, "place").unwrap_or_default(),
+        },
+        None => CloneRequest::Make {
+            snapshot: text(matches, "snapshot").unwrap_or_default(),
+            to: text(matches, "to").unwrap_or_default(),
+        },
+    }
+}
+
+/// `restore`.
+pub(super) fn restore() -> Command {
+    let snapshot = Arg::new("volume")
+        .long("volume")
+        .value_name("snapshot")
+        .required(true)
+        .help("Take the whole volume back to this snapshot: its name or number");
+    configured("restore", "Take the volume back to a snapshot, while no gateway serves it")
+        .after_help(
+            "Stop the gateway first. The state before becomes a snapshot itself, before-restore-TIME, so a restore can be undone by\n\
+             another one. All snapshots stay. Clients may keep their mounts: handles stay valid, of files that the snapshot has.",
+        )
+        .arg(snapshot)
+        .arg(switch(
+            "take-over",
+            "Go on although a gateway that did not stop in order holds the volume",
+        ))
+        .arg(switch(
+            "put-log-aside",
+            "Go on although the log in data_dir has changes that the bucket does not have: the next start archives them",
+        ))
+}
+
+/// The request of `restore`.
+pub(super) fn restore_request(matches: &ArgMatches) -> RestoreRequest {
+    RestoreRequest {
+        snapshot: matches.get_one::<String>("volume").cloned().unwrap_or_default(),
+        take_over: matches.get_flag("take-over"),
+        put_log_aside: matches.get_flag("put-log-aside"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Option<CloneRequest> {
+        let command = clone(&switch("json", "Print JSON"));
+        let matches = command.try_get_matches_from(line.split(' ')).ok()?;
+        Some(request(&matches))
+    }
+
+    #[test]
+    fn a_snapshot_is_cloned_and_clones_are_listed_detached_and_forgotten() {
+        let made = CloneRequest::Make {
+            snapshot: "monday".into(),
+            to: "s3://b/p".into(),
+        };
+        assert_eq!(read("clone monday --to s3://b/p --data-dir /d"), Some(made));
+        assert_eq!(read("clone list --json"), Some(CloneRequest::List { json: true }));
+        let detach = CloneRequest::Detach { quiet: false };
+        assert_eq!(read("clone detach --store file:///s"), Some(detach));
+        let forget = CloneRequest::Forget { place: "p/q".into() };
+        assert_eq!(read("clone forget p/q"), Some(forget));
+        for line in ["clone", "clone monday", "clone --to s3://b/p", "clone forget"] {
+            assert_eq!(read(line), None, "{line}");
+        }
+    }
+}
