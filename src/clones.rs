@@ -23,7 +23,11 @@ use crate::store;
 ///
 /// # Errors
 /// Why it could not be done, as a message to the user.
-pub async fn run(config: &Config, expected: Expected, request: CloneRequest) -> Result<String, String> {
+pub async fn run(
+    config: &Config,
+    expected: Expected,
+    request: CloneRequest,
+) -> Result<String, String> {
     let source = store::open(config, false).await?;
     let needs = match request {
         CloneRequest::List { .. } => Needs::Reads,
@@ -31,7 +35,9 @@ pub async fn run(config: &Config, expected: Expected, request: CloneRequest) -> 
     };
     store::attempt(&source, needs, async {
         match request {
-            CloneRequest::Make { snapshot, to } => made(config, &source, &expected, &snapshot, &to).await,
+            CloneRequest::Make { snapshot, to } => {
+                made(config, &source, &expected, &snapshot, &to).await
+            }
             CloneRequest::List { json } => listed(&source, json).await,
             CloneRequest::Detach { quiet } => detached(&source, &expected, quiet).await,
             CloneRequest::Forget { place } => forgotten(&source, &place).await,
@@ -40,7 +46,13 @@ pub async fn run(config: &Config, expected: Expected, request: CloneRequest) -> 
     .await
 }
 
-async fn made(config: &Config, source: &Store, expected: &Expected, snapshot: &str, to: &str) -> Result<String, String> {
+async fn made(
+    config: &Config,
+    source: &Store,
+    expected: &Expected,
+    snapshot: &str,
+    to: &str,
+) -> Result<String, String> {
     let to = forebay_object::open(to, &store::options(config, true)).await;
     let to = to.map_err(|error| error.to_string())?;
     let now = now().as_secs();
@@ -63,7 +75,10 @@ async fn descriptor(store: &Store) -> Result<VolumeDescriptor, String> {
 fn said(standing: &Standing) -> (&'static str, &'static str) {
     match standing {
         Standing::Needs => ("needs", "needs the snapshot"),
-        Standing::Missing => ("missing", "no volume is there: it is being made, or was deleted (forebay clone forget)"),
+        Standing::Missing => (
+            "missing",
+            "no volume is there: it is being made, or was deleted (forebay clone forget)",
+        ),
         Standing::Detached => ("detached", "is detached, and needs it no more"),
         Standing::Unknown(_) => ("unknown", "cannot be read"),
     }
@@ -71,7 +86,9 @@ fn said(standing: &Standing) -> (&'static str, &'static str) {
 
 async fn listed(store: &Store, json: bool) -> Result<String, String> {
     let volume = descriptor(store).await?;
-    let holds = holds::list(store, volume.volume).await.map_err(|error| error.to_string())?;
+    let holds = holds::list(store, volume.volume)
+        .await
+        .map_err(|error| error.to_string())?;
     let sources = volume.origin.iter().flat_map(|origin| &origin.sources);
     if json {
         let clones = holds.iter().map(|hold| {
@@ -110,14 +127,21 @@ fn write_list(out: &mut String, holds: &[Hold], volume: &VolumeDescriptor) -> st
             Ok(note) => format!("snapshot {} ({:?})", note.snapshot.0, note.name),
             Err(why) => format!("all snapshots: {why}"),
         };
-        writeln!(out, "clone {}: {snapshot}, {}", hold.clone_name(), said(&hold.standing).1)?;
+        writeln!(
+            out,
+            "clone {}: {snapshot}, {}",
+            hold.clone_name(),
+            said(&hold.standing).1
+        )?;
     }
     let origin = volume.origin.as_ref();
     for source in origin.iter().flat_map(|origin| &origin.sources) {
         writeln!(out, "source {}: snapshot {}", source.at, source.snapshot.0)?;
     }
     match origin {
-        Some(origin) if origin.sources.is_empty() => writeln!(out, "this volume was a clone, and is detached"),
+        Some(origin) if origin.sources.is_empty() => {
+            writeln!(out, "this volume was a clone, and is detached")
+        }
         None if holds.is_empty() => writeln!(out, "this volume has no clones, and is none"),
         _ => Ok(()),
     }
@@ -145,11 +169,15 @@ async fn detached(store: &Store, expected: &Expected, quiet: bool) -> Result<Str
 
 async fn forgotten(store: &Store, place: &str) -> Result<String, String> {
     let volume = descriptor(store).await?;
-    let holds = holds::list(store, volume.volume).await.map_err(|error| error.to_string())?;
+    let holds = holds::list(store, volume.volume)
+        .await
+        .map_err(|error| error.to_string())?;
     let at = |hold: &&Hold| hold.clone_name() == place;
     let found: Vec<_> = holds.iter().filter(at).collect();
     if found.is_empty() {
-        return Err(format!("no clone at {place} is known; `forebay clone list` prints all"));
+        return Err(format!(
+            "no clone at {place} is known; `forebay clone list` prints all"
+        ));
     }
     for hold in found {
         if hold.standing == Standing::Needs {
@@ -157,7 +185,9 @@ async fn forgotten(store: &Store, place: &str) -> Result<String, String> {
                 "the clone at {place} is there, and needs the snapshot: detach it (`forebay clone detach`), or delete its objects first"
             ));
         }
-        holds::remove(store, hold).await.map_err(|error| error.to_string())?;
+        holds::remove(store, hold)
+            .await
+            .map_err(|error| error.to_string())?;
     }
     Ok(format!("no snapshot is kept for {place} any more\n"))
 }
@@ -166,7 +196,11 @@ async fn forgotten(store: &Store, place: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// Why it could not be done, as a message to the user.
-pub async fn restored(config: &Config, expected: Expected, request: RestoreRequest) -> Result<String, String> {
+pub async fn restored(
+    config: &Config,
+    expected: Expected,
+    request: RestoreRequest,
+) -> Result<String, String> {
     let store = store::open(config, false).await?;
     store::attempt(&store, Needs::Writes, async {
         // Held to the end: no gateway can start with this machine's folder.

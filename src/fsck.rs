@@ -99,9 +99,14 @@ async fn checked(
 async fn clones(store: &Store, report: &Report) -> Result<String, String> {
     let holds = forebay_clones::holds::list(store, report.volume).await;
     let holds = holds.map_err(|error| error.to_string())?;
-    let lines = holds.iter().filter(|hold| hold.standing != Standing::Detached);
+    let lines = holds
+        .iter()
+        .filter(|hold| hold.standing != Standing::Detached);
     let lines = lines.map(|hold| match &hold.note {
-        Ok(note) => format!("snapshot {:?} is kept for the clone {}\n", note.name, note.at),
+        Ok(note) => format!(
+            "snapshot {:?} is kept for the clone {}\n",
+            note.name, note.at
+        ),
         Err(why) => format!("all snapshots are kept for {}: {why}\n", hold.clone_name()),
     });
     Ok(lines.collect())

@@ -9,13 +9,17 @@ use forebay::admin::{
     self, Followed, QuotaRequest, QuotaTable, ScrubRequest, SnapshotRequest, SnapshotTable, Traced,
 };
 use forebay::bench::{self, Interrupt, Plan};
-use forebay::cli::{self, CloneRequest, ConfigForm, EventsCommand, Request, ScrubCommand, TopForm, TraceCommand};
+use forebay::cli::{
+    self, CloneRequest, ConfigForm, EventsCommand, Request, ScrubCommand, TopForm, TraceCommand,
+};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::credentials::{self, Credentials, Typed};
 use forebay::gateway::{self, NfsGateway};
 use forebay::health::{Health, Problem, State};
 use forebay::logging::Event;
-use forebay::{clones, fit, fsck, gc, kept_logs, keys, local_users, logging, past, salvage, serve, top};
+use forebay::{
+    clones, fit, fsck, gc, kept_logs, keys, local_users, logging, past, salvage, serve, top,
+};
 use forebay_fs::Expected;
 
 mod allocator;

@@ -123,7 +123,10 @@ pub(super) fn restore() -> Command {
 /// The request of `restore`.
 pub(super) fn restore_request(matches: &ArgMatches) -> RestoreRequest {
     RestoreRequest {
-        snapshot: matches.get_one::<String>("volume").cloned().unwrap_or_default(),
+        snapshot: matches
+            .get_one::<String>("volume")
+            .cloned()
+            .unwrap_or_default(),
         take_over: matches.get_flag("take-over"),
         put_log_aside: matches.get_flag("put-log-aside"),
     }
@@ -146,12 +149,22 @@ mod tests {
             to: "s3://b/p".into(),
         };
         assert_eq!(read("clone monday --to s3://b/p --data-dir /d"), Some(made));
-        assert_eq!(read("clone list --json"), Some(CloneRequest::List { json: true }));
+        assert_eq!(
+            read("clone list --json"),
+            Some(CloneRequest::List { json: true })
+        );
         let detach = CloneRequest::Detach { quiet: false };
         assert_eq!(read("clone detach --store file:///s"), Some(detach));
-        let forget = CloneRequest::Forget { place: "p/q".into() };
+        let forget = CloneRequest::Forget {
+            place: "p/q".into(),
+        };
         assert_eq!(read("clone forget p/q"), Some(forget));
-        for line in ["clone", "clone monday", "clone --to s3://b/p", "clone forget"] {
+        for line in [
+            "clone",
+            "clone monday",
+            "clone --to s3://b/p",
+            "clone forget",
+        ] {
             assert_eq!(read(line), None, "{line}");
         }
     }

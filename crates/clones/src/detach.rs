@@ -56,13 +56,20 @@ pub async fn detach(
 ) -> Result<Detached, CloneError> {
     let clone = Volume::open(store, expected).await?;
     let sources = Sources::of(store, &clone.descriptor)?;
-    let Some(origin) = clone.descriptor.origin.clone().filter(|_| !sources.is_empty()) else {
+    let Some(origin) = clone
+        .descriptor
+        .origin
+        .clone()
+        .filter(|_| !sources.is_empty())
+    else {
         return Err(CloneError::NoClone(store.url.clone()));
     };
     let missing = missing(store, &clone, &sources).await?;
     let all = missing.len();
     progress(0, all);
-    let copies = missing.iter().map(|(name, size)| copy(store, &sources, name, *size));
+    let copies = missing
+        .iter()
+        .map(|(name, size)| copy(store, &sources, name, *size));
     let mut copies = futures_util::stream::iter(copies).buffer_unordered(AT_ONCE);
     let mut copied = Detached::default();
     let mut done = 0;
@@ -84,7 +91,11 @@ pub async fn detach(
         }),
         ..clone.descriptor.clone()
     };
-    if !clone.descriptor.replace(&store.store, &store.root, &alone).await? {
+    if !clone
+        .descriptor
+        .replace(&store.store, &store.root, &alone)
+        .await?
+    {
         return Err(CloneError::Overtaken);
     }
     for source in &origin.sources {
@@ -112,7 +123,10 @@ async fn missing(
             needed.insert(pack, record.bytes);
         }
     }
-    for (key, record) in moment.all::<HeldPack>(KeyRange::held_packs_from(PackId(0))).await? {
+    for (key, record) in moment
+        .all::<HeldPack>(KeyRange::held_packs_from(PackId(0)))
+        .await?
+    {
         if let Key::HeldPack(pack) = key {
             needed.insert(pack, record.life.bytes);
         }
@@ -142,7 +156,11 @@ async fn missing(
 }
 
 async fn list(store: &Store, folder: &str) -> Result<BTreeSet<(String, u64)>, Error> {
-    let listed: Vec<_> = store.store.list(Some(&store.path(folder))).try_collect().await?;
+    let listed: Vec<_> = store
+        .store
+        .list(Some(&store.path(folder)))
+        .try_collect()
+        .await?;
     let named = listed.into_iter().filter_map(|object| {
         let name: Path = object.location.prefix_match(&store.root)?.collect();
         Some((name.to_string(), object.size))
@@ -151,7 +169,12 @@ async fn list(store: &Store, folder: &str) -> Result<BTreeSet<(String, u64)>, Er
 }
 
 /// Copies an object from the source that has it. Returns its bytes; 0 if no source has it.
-async fn copy(store: &Store, sources: &Sources, name: &str, size: Option<u64>) -> Result<u64, CloneError> {
+async fn copy(
+    store: &Store,
+    sources: &Sources,
+    name: &str,
+    size: Option<u64>,
+) -> Result<u64, CloneError> {
     for layer in sources.newest_first() {
         let Some(bytes) = read(layer, name).await? else {
             continue;
@@ -164,7 +187,10 @@ async fn copy(store: &Store, sources: &Sources, name: &str, size: Option<u64>) -
             true => store.data_options.clone(),
             false => PutOptions::default(),
         };
-        store.store.put_opts(&store.path(name), bytes.into(), options).await?;
+        store
+            .store
+            .put_opts(&store.path(name), bytes.into(), options)
+            .await?;
         return Ok(len);
     }
     Ok(0)

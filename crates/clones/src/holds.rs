@@ -43,7 +43,10 @@ pub struct Hold {
 impl Hold {
     /// Whether the snapshot must stay for this clone.
     pub fn holds(&self, snapshot: SnapshotId) -> bool {
-        let is_of_it = self.note.as_ref().map_or(true, |note| note.snapshot == snapshot);
+        let is_of_it = self
+            .note
+            .as_ref()
+            .map_or(true, |note| note.snapshot == snapshot);
         is_of_it && self.standing != Standing::Detached
     }
 
@@ -101,7 +104,11 @@ async fn standing(store: &Store, volume: VolumeId, note: &CloneNote) -> Standing
 ///
 /// # Errors
 /// When the bucket fails.
-pub async fn holders(store: &Store, volume: VolumeId, snapshot: SnapshotId) -> Result<Vec<String>, Error> {
+pub async fn holders(
+    store: &Store,
+    volume: VolumeId,
+    snapshot: SnapshotId,
+) -> Result<Vec<String>, Error> {
     let mut holders = Vec::new();
     for hold in list(store, volume).await? {
         if hold.holds(snapshot) {

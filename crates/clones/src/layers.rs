@@ -55,20 +55,27 @@ impl Sources {
     ///
     /// # Errors
     /// When the folder of a source cannot be used.
-    pub fn of(store: &Store, descriptor: &VolumeDescriptor) -> std::result::Result<Sources, VolumeError> {
+    pub fn of(
+        store: &Store,
+        descriptor: &VolumeDescriptor,
+    ) -> std::result::Result<Sources, VolumeError> {
         let sources = descriptor.origin.iter().flat_map(|origin| &origin.sources);
         let layers = sources.map(|source| {
-            let opened = store.beside(&source.at).map_err(|error| VolumeError::Source {
-                at: source.at.clone(),
-                why: error.to_string(),
-            })?;
+            let opened = store
+                .beside(&source.at)
+                .map_err(|error| VolumeError::Source {
+                    at: source.at.clone(),
+                    why: error.to_string(),
+                })?;
             Ok(Layer {
                 store: opened.store,
                 root: opened.root,
                 last_epoch: source.last_epoch,
             })
         });
-        Ok(Sources(layers.collect::<std::result::Result<_, VolumeError>>()?))
+        Ok(Sources(
+            layers.collect::<std::result::Result<_, VolumeError>>()?,
+        ))
     }
 
     /// Whether the volume has none.
@@ -78,7 +85,9 @@ impl Sources {
 
     /// The source where a pack lies; `None` if it lies at the clone.
     pub(crate) fn of_pack(&self, pack: PackId) -> Option<&Layer> {
-        self.0.iter().find(|layer| epoch_of(pack) <= layer.last_epoch)
+        self.0
+            .iter()
+            .find(|layer| epoch_of(pack) <= layer.last_epoch)
     }
 
     /// The packs at the sources that the clone may refer to, and their lengths.
@@ -91,8 +100,10 @@ impl Sources {
         for layer in &*self.0 {
             let mut listed = layer.store.list(Some(&layer.path(PACK_PREFIX)));
             while let Some(object) = listed.try_next().await? {
-                let pack = name_below(&layer.root, &object.location).and_then(|name| parse_object_name(&name));
-                let is_of_clone = |pack: &PackId| (first..=layer.last_epoch).contains(&epoch_of(*pack));
+                let pack = name_below(&layer.root, &object.location)
+                    .and_then(|name| parse_object_name(&name));
+                let is_of_clone =
+                    |pack: &PackId| (first..=layer.last_epoch).contains(&epoch_of(*pack));
                 packs.extend(pack.filter(is_of_clone).map(|pack| (pack, object.size)));
             }
             first = Epoch(layer.last_epoch.0.saturating_add(1));
@@ -132,7 +143,10 @@ pub async fn load(store: &Store) -> std::result::Result<(VolumeDescriptor, Store
 ///
 /// # Errors
 /// When the folder of a source cannot be used.
-pub fn over(store: &Store, descriptor: &VolumeDescriptor) -> std::result::Result<Store, VolumeError> {
+pub fn over(
+    store: &Store,
+    descriptor: &VolumeDescriptor,
+) -> std::result::Result<Store, VolumeError> {
     let sources = Sources::of(store, descriptor)?;
     if sources.is_empty() {
         return Ok(store.clone());
@@ -159,17 +173,36 @@ struct LayeredStore {
 }
 
 impl LayeredStore {
-    async fn get_pack(&self, layer: &Layer, name: &str, location: &Path, options: GetOptions) -> Result<GetResult> {
-        match layer.store.get_opts(&layer.path(name), options.clone()).await {
+    async fn get_pack(
+        &self,
+        layer: &Layer,
+        name: &str,
+        location: &Path,
+        options: GetOptions,
+    ) -> Result<GetResult> {
+        match layer
+            .store
+            .get_opts(&layer.path(name), options.clone())
+            .await
+        {
             Err(Error::NotFound { .. }) => self.inner.get_opts(location, options).await,
             answer => answer,
         }
     }
 
-    async fn get_table(&self, name: String, location: &Path, options: GetOptions) -> Result<GetResult> {
+    async fn get_table(
+        &self,
+        name: String,
+        location: &Path,
+        options: GetOptions,
+    ) -> Result<GetResult> {
         let known = self.known.lock().get(&name).cloned();
         if let Some(layer) = known {
-            match layer.store.get_opts(&layer.path(&name), options.clone()).await {
+            match layer
+                .store
+                .get_opts(&layer.path(&name), options.clone())
+                .await
+            {
                 Err(Error::NotFound { .. }) => _ = self.known.lock().remove(&name),
                 answer => return answer,
             }
@@ -179,7 +212,10 @@ impl LayeredStore {
             if !matches!(answer, Err(Error::NotFound { .. })) {
                 return answer;
             }
-            let there = layer.store.get_opts(&layer.path(&name), options.clone()).await;
+            let there = layer
+                .store
+                .get_opts(&layer.path(&name), options.clone())
+                .await;
             if there.is_ok() {
                 let mut known = self.known.lock();
                 if known.len() < MAX_KNOWN {
@@ -209,7 +245,12 @@ impl fmt::Display for LayeredStore {
 
 #[async_trait]
 impl ObjectStore for LayeredStore {
-    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
         self.inner.put_opts(location, payload, options).await
     }
 
@@ -235,7 +276,10 @@ impl ObjectStore for LayeredStore {
         }
     }
 
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
         self.inner.delete_stream(locations)
     }
 
@@ -243,7 +287,11 @@ impl ObjectStore for LayeredStore {
         self.inner.list(prefix)
     }
 
-    fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
         self.inner.list_with_offset(prefix, offset)
     }
 

@@ -118,11 +118,18 @@ pub async fn make(
     }
     let keys = VolumeKeys::load(&to.store, &to.root, &descriptor, expected, 0);
     let keys = keys.await.map_err(|error| error.at(&to.url))?;
-    let folder = SlateFolder::new(to.store.clone(), to.path(META_PREFIX), TIMEOUT, keys.sealing());
+    let folder = SlateFolder::new(
+        to.store.clone(),
+        to.path(META_PREFIX),
+        TIMEOUT,
+        keys.sealing(),
+    );
     if !folder.put(1, manifest.alone()?).await? {
         return Err(CloneError::Overtaken);
     }
-    folder.add(&patch::of_clone(state, &accounts(&then).await?)).await?;
+    folder
+        .add(&patch::of_clone(state, &accounts(&then).await?))
+        .await?;
     let published = VolumeDescriptor::publish(&to.store, &to.root, &descriptor).await;
     published.map_err(|error| error.at(&to.url))?;
     Ok(Made {
@@ -133,7 +140,12 @@ pub async fn make(
 }
 
 /// Makes sure that the place is free, removes what an interrupted attempt left there, and returns the identity of the clone.
-async fn prepare(source: &Store, volume: &Volume, to: &Store, random: &dyn Randomness) -> Result<VolumeId, CloneError> {
+async fn prepare(
+    source: &Store,
+    volume: &Volume,
+    to: &Store,
+    random: &dyn Randomness,
+) -> Result<VolumeId, CloneError> {
     let fresh = || VolumeId(draw(random));
     let Some(example) = VolumeDescriptor::any_object(&to.store, &to.root).await? else {
         return Ok(fresh());
@@ -149,7 +161,10 @@ async fn prepare(source: &Store, volume: &Volume, to: &Store, random: &dyn Rando
         let root = to.url.clone();
         return Err(VolumeError::NotAVolume { root, example }.into());
     };
-    tracing::info!("an interrupted attempt left objects at {}: they are removed", to.url);
+    tracing::info!(
+        "an interrupted attempt left objects at {}: they are removed",
+        to.url
+    );
     let ours = [to.path(META_PREFIX), to.path("forebay.keys")];
     let listed: Vec<_> = to.store.list(Some(&to.root)).try_collect().await?;
     for object in listed {
@@ -164,13 +179,23 @@ async fn prepare(source: &Store, volume: &Volume, to: &Store, random: &dyn Rando
 }
 
 /// Checks, after the notes were put, that the snapshot and the line of sources are as they were before.
-async fn still_there(source: &Store, volume: &Volume, expected: &Expected, id: SnapshotId) -> Result<(), CloneError> {
+async fn still_there(
+    source: &Store,
+    volume: &Volume,
+    expected: &Expected,
+    id: SnapshotId,
+) -> Result<(), CloneError> {
     let again = Volume::open(source, expected).await?;
     // A detachment meanwhile may have let a snapshot of an earlier source go.
     if again.descriptor != volume.descriptor {
         return Err(CloneError::Overtaken);
     }
-    again.newest().await?.find(&id.0.to_string()).await.map(drop)
+    again
+        .newest()
+        .await?
+        .find(&id.0.to_string())
+        .await
+        .map(drop)
 }
 
 /// What a state says of snapshots and packs.
@@ -189,12 +214,18 @@ pub(crate) async fn accounts(moment: &Moment) -> Result<Accounts, CloneError> {
             accounts.dead.insert(pack, record);
         }
     }
-    for (key, record) in moment.all::<HeldPack>(KeyRange::held_packs_from(PackId(0))).await? {
+    for (key, record) in moment
+        .all::<HeldPack>(KeyRange::held_packs_from(PackId(0)))
+        .await?
+    {
         if let Key::HeldPack(pack) = key {
             accounts.held.insert(pack, record);
         }
     }
-    for (key, _) in moment.all::<Holding>(KeyRange::holdings_from(SnapshotId(0))).await? {
+    for (key, _) in moment
+        .all::<Holding>(KeyRange::holdings_from(SnapshotId(0)))
+        .await?
+    {
         if let Key::Holding(id, pack) = key {
             accounts.marks.insert((id, pack));
         }

@@ -103,7 +103,10 @@ pub(crate) fn of_restore(
         return Err(*pack);
     }
     let commit = CommitNumber(state_now.history.commit.0.saturating_add(1));
-    let live = now.snapshots.iter().filter(|(_, one)| !one.is_being_deleted);
+    let live = now
+        .snapshots
+        .iter()
+        .filter(|(_, one)| !one.is_being_deleted);
     let live: Vec<_> = live.map(|(id, one)| (*id, one.commit)).collect();
 
     let is_live_again = |pack: &PackId| then.packs.contains_key(pack);

@@ -21,10 +21,10 @@ use forebay_types::{CommitNumber, Epoch, SnapshotId};
 use futures_util::TryStreamExt;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 
+use crate::CloneError;
 use crate::make::accounts;
 use crate::patch;
 use crate::volume::{TIMEOUT, Volume};
-use crate::CloneError;
 
 /// Where the store is prepared, under the volume's prefix.
 const BESIDE: &str = "meta-restore";
@@ -61,7 +61,11 @@ pub struct Restored {
 ///
 /// # Errors
 /// When there is no such snapshot, a gateway holds the volume, or the bucket fails. Then the volume is as it was.
-pub async fn restore(store: &Store, expected: &Expected, request: &Restore) -> Result<Restored, CloneError> {
+pub async fn restore(
+    store: &Store,
+    expected: &Expected,
+    request: &Restore,
+) -> Result<Restored, CloneError> {
     let volume = Volume::open(store, expected).await?;
     let moment = volume.newest().await?;
     let (id, target) = moment.find(&request.snapshot).await?;
@@ -73,7 +77,10 @@ pub async fn restore(store: &Store, expected: &Expected, request: &Restore) -> R
         return Err(CloneError::PutBack);
     }
     let folder = volume.folder();
-    let (Some(manifest), Some(then)) = (folder.kept(&kept_name(id)).await?, volume.kept(&kept_name(id)).await?) else {
+    let (Some(manifest), Some(then)) = (
+        folder.kept(&kept_name(id)).await?,
+        volume.kept(&kept_name(id)).await?,
+    ) else {
         return Err(CloneError::NotKept(target.name));
     };
     if !request.take_over {
@@ -88,7 +95,10 @@ pub async fn restore(store: &Store, expected: &Expected, request: &Restore) -> R
         return Err(CloneError::Overtaken);
     }
     let (accounts_then, accounts_now) = (accounts(&then).await?, accounts(&now).await?);
-    let batches = patch::of_restore((then.state().await?, &accounts_then), (state_now, &accounts_now));
+    let batches = patch::of_restore(
+        (then.state().await?, &accounts_then),
+        (state_now, &accounts_now),
+    );
     let batches = batches.map_err(CloneError::Unaccounted)?;
 
     clear(&volume).await?;
@@ -99,7 +109,10 @@ pub async fn restore(store: &Store, expected: &Expected, request: &Restore) -> R
     beside.add(&batches).await?;
     copy_tables(&volume).await?;
     let prepared = beside.newest().await?.ok_or(CloneError::Overtaken)?;
-    if !folder.put(newest.number + 1, prepared.after(&newest)?).await? {
+    if !folder
+        .put(newest.number + 1, prepared.after(&newest)?)
+        .await?
+    {
         return Err(CloneError::Overtaken);
     }
     if let Err(error) = clear(&volume).await {
@@ -113,13 +126,24 @@ pub async fn restore(store: &Store, expected: &Expected, request: &Restore) -> R
 
 /// Refuses a volume that a gateway holds, or that one left with changes in its log.
 async fn not_held(store: &Store) -> Result<(), CloneError> {
-    let Some(StoredHolder { holder: Ok(holder), .. }) = StoredHolder::load(&store.store, &store.root).await? else {
+    let Some(StoredHolder {
+        holder: Ok(holder), ..
+    }) = StoredHolder::load(&store.store, &store.root).await?
+    else {
         return Ok(());
     };
-    let who = || format!("the gateway at {} with the folder {}", holder.host, holder.data_dir);
+    let who = || {
+        format!(
+            "the gateway at {} with the folder {}",
+            holder.host, holder.data_dir
+        )
+    };
     match holder.stopped {
         Some(stopped) if stopped.unpublished_bytes == 0 => Ok(()),
-        Some(_) => Err(CloneError::Held(format!("{}, which stopped with changes in its log that the bucket does not have: start it and stop it, and it", who()))),
+        Some(_) => Err(CloneError::Held(format!(
+            "{}, which stopped with changes in its log that the bucket does not have: start it and stop it, and it",
+            who()
+        ))),
         None => Err(CloneError::Held(who())),
     }
 }
@@ -131,13 +155,18 @@ async fn keep_before(volume: &Volume, request: &Restore) -> Result<VolumeState, 
         ..SlateSettings::default()
     };
     let (bucket, sealing) = (volume.store.store.clone(), volume.sealing.clone());
-    let store = SlateStore::open_with(bucket, volume.meta(), settings, sealing, |store| store).await?;
+    let store =
+        SlateStore::open_with(bucket, volume.meta(), settings, sealing, |store| store).await?;
     let kept = keep_in(&store, volume, request).await;
     store.close().await?;
     kept
 }
 
-async fn keep_in(store: &SlateStore, volume: &Volume, request: &Restore) -> Result<VolumeState, CloneError> {
+async fn keep_in(
+    store: &SlateStore,
+    volume: &Volume,
+    request: &Restore,
+) -> Result<VolumeState, CloneError> {
     // Nothing else writes from here on.
     let state = volume.newest().await?.state().await?;
     let commit = CommitNumber(state.history.commit.0.saturating_add(1));
@@ -173,7 +202,9 @@ async fn copy_tables(volume: &Volume) -> Result<(), CloneError> {
     let from = store.path(&format!("{BESIDE}/compacted"));
     let tables: Vec<_> = store.store.list(Some(&from)).try_collect().await?;
     for table in tables {
-        let Some(name) = table.location.filename() else { continue };
+        let Some(name) = table.location.filename() else {
+            continue;
+        };
         let to = store.path(&format!("{META_PREFIX}/compacted/{name}"));
         // As it is: what seals it, and its pad, depend on its name alone.
         let bytes = store.store.get(&table.location).await?.bytes().await?;
@@ -185,7 +216,11 @@ async fn copy_tables(volume: &Volume) -> Result<(), CloneError> {
 /// Removes what is left of an earlier restore.
 async fn clear(volume: &Volume) -> Result<(), CloneError> {
     let store = &volume.store;
-    let left: Vec<_> = store.store.list(Some(&store.path(BESIDE))).try_collect().await?;
+    let left: Vec<_> = store
+        .store
+        .list(Some(&store.path(BESIDE)))
+        .try_collect()
+        .await?;
     for object in left {
         match store.store.delete(&object.location).await {
             Ok(()) | Err(Error::NotFound { .. }) => {}

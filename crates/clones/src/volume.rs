@@ -7,7 +7,8 @@ use forebay_environment::META_PREFIX;
 use forebay_meta::record::{SnapshotRecord, VolumeState};
 use forebay_meta::volume::keys::{Expected, VolumeKeys};
 use forebay_meta::{
-    Catalog, Key, KeyRange, Overlay, Record, Sealing, SlateFolder, SlateReader, StoreError, VolumeDescriptor,
+    Catalog, Key, KeyRange, Overlay, Record, Sealing, SlateFolder, SlateReader, StoreError,
+    VolumeDescriptor,
 };
 use forebay_object::Store;
 use forebay_types::SnapshotId;
@@ -52,7 +53,12 @@ impl Volume {
 
     /// Metadata at another place of its prefix.
     pub(crate) fn folder_at(&self, path: Path) -> SlateFolder {
-        SlateFolder::new(self.store.store.clone(), path, TIMEOUT, self.sealing.clone())
+        SlateFolder::new(
+            self.store.store.clone(),
+            path,
+            TIMEOUT,
+            self.sealing.clone(),
+        )
     }
 
     /// Its newest published state.
@@ -81,12 +87,17 @@ impl Moment {
     pub(crate) async fn state(&self) -> Result<VolumeState, CloneError> {
         let state = self.0.volume_state().await?;
         state.ok_or_else(|| {
-            CloneError::Metadata(StoreError::Corrupt("the state of the volume is missing; run `forebay fsck`".into()))
+            CloneError::Metadata(StoreError::Corrupt(
+                "the state of the volume is missing; run `forebay fsck`".into(),
+            ))
         })
     }
 
     /// All records in a range.
-    pub(crate) async fn all<R: Record>(&self, range: KeyRange) -> Result<Vec<(Key, R)>, CloneError> {
+    pub(crate) async fn all<R: Record>(
+        &self,
+        range: KeyRange,
+    ) -> Result<Vec<(Key, R)>, CloneError> {
         let (mut rest, mut all) = (range, Vec::new());
         loop {
             let page = self.0.records::<R>(&rest, PAGE).await?;
@@ -114,7 +125,10 @@ impl Moment {
     }
 
     /// The snapshot with this name, or with this number if none has the name.
-    pub(crate) async fn find(&self, name: &str) -> Result<(SnapshotId, SnapshotRecord), CloneError> {
+    pub(crate) async fn find(
+        &self,
+        name: &str,
+    ) -> Result<(SnapshotId, SnapshotRecord), CloneError> {
         let all = self.snapshots().await?;
         let number = name.parse().ok().map(SnapshotId);
         let live = || all.iter().filter(|(_, one)| !one.is_being_deleted);
@@ -123,7 +137,9 @@ impl Moment {
         if let Some(found) = found {
             return Ok(found.clone());
         }
-        let is_going = all.iter().any(|(id, one)| one.name == name || Some(*id) == number);
+        let is_going = all
+            .iter()
+            .any(|(id, one)| one.name == name || Some(*id) == number);
         Err(match is_going {
             true => CloneError::BeingDeleted(name.to_owned()),
             false => CloneError::NoSnapshot(name.to_owned()),

@@ -335,7 +335,10 @@ impl VolumeDescriptor {
             return Ok(false);
         }
         let options = PutOptions::from(PutMode::Update(version));
-        match store.put_opts(&location, next.encode().into(), options).await {
+        match store
+            .put_opts(&location, next.encode().into(), options)
+            .await
+        {
             Ok(_) => Ok(true),
             Err(object_store::Error::Precondition { .. }) => Ok(false),
             Err(error) => Err(error.into()),

@@ -165,9 +165,15 @@ impl Store {
         let parsed = Location::parse(&self.url);
         if let Ok(Location::File(_)) = parsed {
             let folder = std::path::Path::new(place);
-            let inner = ObservedStore::new(Arc::new(FileStore::open(folder, false)?), self.requests.clone());
+            let inner = ObservedStore::new(
+                Arc::new(FileStore::open(folder, false)?),
+                self.requests.clone(),
+            );
             return Ok(Store {
-                store: Arc::new(RetryingStore::new(Arc::new(inner), self.health.policy.clone())),
+                store: Arc::new(RetryingStore::new(
+                    Arc::new(inner),
+                    self.health.policy.clone(),
+                )),
                 url: format!("file://{place}"),
                 root: Path::default(),
                 ..self.clone()

@@ -67,6 +67,11 @@ impl DataKeys {
         self.volume
     }
 
+    /// The volume whose identity packs and tables have.
+    pub fn content(&self) -> VolumeId {
+        self.content
+    }
+
     /// The key that seals.
     pub fn current(&self) -> DataKeyId {
         self.current.0

@@ -5,11 +5,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_clones::layers;
 use forebay_environment::{META_PREFIX, SystemRandomness};
 use forebay_meta::record::{
     BlockMap, Content, Extent, FrameAddress, InodeRecord, NameRecord, VolumeState,
 };
-use forebay_clones::layers;
 use forebay_meta::volume::VolumeError;
 use forebay_meta::volume::keys::{Expected, VolumeKeys};
 use forebay_meta::{

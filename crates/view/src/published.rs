@@ -7,9 +7,7 @@ use forebay_environment::META_PREFIX;
 use forebay_meta::held::{self, Holds};
 use forebay_meta::record::{SnapshotRecord, VolumeState, kept_name};
 use forebay_meta::volume::keys::{Expected, VolumeKeys};
-use forebay_meta::{
-    Catalog, Key, KeyRange, Overlay, Sealing, SlateReader, StoreError,
-};
+use forebay_meta::{Catalog, Key, KeyRange, Overlay, Sealing, SlateReader, StoreError};
 use forebay_object::Store;
 use forebay_seal::DataKeys;
 use forebay_types::{SnapshotId, VolumeId};

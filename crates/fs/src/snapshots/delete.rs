@@ -1,8 +1,8 @@
 //! The steps of a deletion.
 
 use async_trait::async_trait;
-use forebay_meta::record::{DeadPack, HeldPack, Holding, SnapshotRecord};
 use forebay_clones::holds;
+use forebay_meta::record::{DeadPack, HeldPack, Holding, SnapshotRecord};
 use forebay_meta::{Batch, Key, KeyRange, StoreError};
 use forebay_types::{PackId, SnapshotId};
 

@@ -256,7 +256,9 @@ mod tests {
         assert_ne!(list.changed(), opened);
         let names = list.names_after(1, 9);
         assert_eq!(names, [(SnapshotId(5), "made".into())]);
-        let next = list.next_to_delete(Some(SnapshotId(1)), &BTreeSet::new()).map(|(id, _)| id);
+        let next = list
+            .next_to_delete(Some(SnapshotId(1)), &BTreeSet::new())
+            .map(|(id, _)| id);
         assert_eq!(next, Some(SnapshotId(2)));
         assert!(list.named("made").is_some_and(|(_, one)| !one.is_published));
         list.set_published(SnapshotId(5), record("made", 8));

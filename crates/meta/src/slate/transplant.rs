@@ -99,7 +99,12 @@ impl SlateFolder {
     /// When the bucket fails, or the manifest is damaged.
     pub async fn newest(&self) -> Result<Option<StoredManifest>, StoreError> {
         let folder = self.path.clone().join(MANIFEST);
-        let listed: Vec<_> = self.store.list(Some(&folder)).try_collect().await.map_err(failed)?;
+        let listed: Vec<_> = self
+            .store
+            .list(Some(&folder))
+            .try_collect()
+            .await
+            .map_err(failed)?;
         let numbers = listed.iter().filter_map(|object| {
             let name = object.location.filename()?;
             name.strip_suffix(MANIFEST)?.strip_suffix('.')?.parse().ok()
@@ -129,7 +134,11 @@ impl SlateFolder {
     /// When the bucket fails.
     pub async fn put(&self, number: u64, manifest: Bytes) -> Result<bool, StoreError> {
         let (location, options) = (self.location(number), PutOptions::from(PutMode::Create));
-        match self.store.put_opts(&location, manifest.clone().into(), options).await {
+        match self
+            .store
+            .put_opts(&location, manifest.clone().into(), options)
+            .await
+        {
             Ok(_) => Ok(true),
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {
                 // Perhaps our own: the request was repeated because its answer was lost.
