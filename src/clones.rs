@@ -211,7 +211,7 @@ pub async fn restored(
         let restore = Restore {
             snapshot: request.snapshot,
             before: format!("before-restore-{time}"),
-            by: format!("restore by uid {}", rustix::process::getuid().as_raw()),
+            by: format!("a restore, uid {}", rustix::process::getuid().as_raw()),
             now: Timestamp {
                 seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
                 nanos: now.subsec_nanos(),

@@ -1,6 +1,7 @@
 //! `forebay clone` and `forebay restore --volume`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -21,6 +22,7 @@ impl Volumes {
         let place = Place::new();
         let key = place.path("key");
         fs::write(&key, [7; 64]).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
         let more = match sealed {
             true => vec![
                 "--encryption=aes-256-gcm".to_owned(),

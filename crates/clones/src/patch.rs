@@ -152,3 +152,183 @@ pub(crate) fn of_restore(
     batches.change(|batch| batch.put(&Key::Volume, &state));
     Ok(batches.finish())
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_meta::Entry;
+    use forebay_meta::record::{Record, Timestamp};
+    use forebay_types::{Epoch, Lsn};
+
+    use super::*;
+
+    fn state(commit: u64, used: u64) -> VolumeState {
+        VolumeState {
+            published: Lsn(commit),
+            epoch: Epoch(commit),
+            gateway: [9; 16],
+            next_inode: commit,
+            inode_lease: Some(1),
+            next_pack: commit,
+            used_bytes: used,
+            used_inodes: used,
+            charged_bytes: Some(used),
+            history: History {
+                commit: CommitNumber(commit),
+                last_snapshot: 2,
+                held_bytes: 77,
+            },
+        }
+    }
+
+    fn snapshot(commit: u64) -> SnapshotRecord {
+        SnapshotRecord {
+            is_being_deleted: false,
+            commit: CommitNumber(commit),
+            lsn: Lsn(0),
+            used_bytes: 0,
+            used_inodes: 0,
+            made: Timestamp {
+                seconds: 0,
+                nanos: 0,
+            },
+            name: commit.to_string(),
+            made_by: String::new(),
+        }
+    }
+
+    fn account(born: u64) -> PackRecord {
+        PackRecord {
+            bytes: 10,
+            raw_bytes: 10,
+            live_bytes: 10,
+            frames: 1,
+            born: CommitNumber(born),
+        }
+    }
+
+    fn life(born: u64, died: u64) -> PackLife {
+        PackLife {
+            born: CommitNumber(born),
+            died: CommitNumber(died),
+            bytes: 10,
+        }
+    }
+
+    /// The records that are left of `then` after the batches.
+    fn after(then: &Accounts, batches: Vec<Batch>) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let mut records = BTreeMap::new();
+        let mut put =
+            |key: &Key, value: bytes::Bytes| records.insert(key.encode().to_vec(), value.to_vec());
+        for (id, record) in &then.snapshots {
+            put(&Key::Snapshot(*id), record.encode());
+        }
+        for (pack, record) in &then.held {
+            put(&Key::HeldPack(*pack), record.encode());
+        }
+        for (id, pack) in &then.marks {
+            put(&Key::Holding(*id, *pack), Holding.encode());
+        }
+        for (pack, record) in &then.dead {
+            put(&Key::DeadPack(*pack), record.encode());
+        }
+        for batch in batches {
+            for (key, entry) in batch.changes() {
+                match entry {
+                    Entry::Value(value) => _ = records.insert(key.to_vec(), value.to_vec()),
+                    Entry::Deleted => _ = records.remove(&key[..]),
+                }
+            }
+        }
+        records
+    }
+
+    fn volume(records: &BTreeMap<Vec<u8>, Vec<u8>>) -> VolumeState {
+        let key = Key::Volume.encode();
+        VolumeState::decode(&key, &records[&key[..]]).unwrap()
+    }
+
+    /// The snapshot with commit 5 has packs 1 and 2, and one of before holds pack 3; pack 4 was about to be deleted.
+    fn then() -> Accounts {
+        let held = HeldPack {
+            holder: SnapshotId(1),
+            life: life(1, 4),
+        };
+        Accounts {
+            snapshots: [(SnapshotId(1), snapshot(3)), (SnapshotId(2), snapshot(5))].into(),
+            packs: [(PackId(1), account(1)), (PackId(2), account(2))].into(),
+            dead: [(PackId(4), DeadPack { life: None })].into(),
+            held: [(PackId(3), held)].into(),
+            marks: [(SnapshotId(1), PackId(3))].into(),
+        }
+    }
+
+    #[test]
+    fn a_clone_has_no_past_and_counts_on() {
+        let records = after(&then(), of_clone(state(5, 20), &then()));
+        assert_eq!(records.len(), 1);
+        let volume = volume(&records);
+        assert_eq!((volume.gateway, volume.epoch), ([0; 16], Epoch(5)));
+        assert_eq!(volume.history.commit, CommitNumber(5));
+        assert_eq!(volume.history.held_bytes, 0);
+    }
+
+    #[test]
+    fn a_restore_holds_what_only_the_state_before_has_and_revives_what_the_snapshot_has() {
+        let mut now = then();
+        now.snapshots.insert(SnapshotId(3), snapshot(9));
+        now.dead = [(
+            PackId(6),
+            DeadPack {
+                life: Some(life(6, 7)),
+            },
+        )]
+        .into();
+        // Pack 2 died since, and pack 5 is new.
+        now.packs = [(PackId(1), account(1)), (PackId(5), account(8))].into();
+        let held = HeldPack {
+            holder: SnapshotId(2),
+            life: life(2, 8),
+        };
+        now.held.insert(PackId(2), held);
+        now.marks.insert((SnapshotId(2), PackId(2)));
+        let batches = of_restore((state(5, 20), &then()), (state(9, 30), &now)).unwrap();
+        let records = after(&then(), batches);
+        let held = |pack| {
+            let key = Key::HeldPack(PackId(pack)).encode();
+            records
+                .get(&key[..])
+                .map(|value| HeldPack::decode(&key, value).unwrap())
+        };
+        let by_before = HeldPack {
+            holder: SnapshotId(3),
+            life: life(8, 10),
+        };
+        assert_eq!((held(2), held(5)), (None, Some(by_before)));
+        assert_eq!(held(3).map(|one| one.holder), Some(SnapshotId(1)));
+        let marks: Vec<_> = records
+            .keys()
+            .filter(|key| key[0] == b'j')
+            .cloned()
+            .collect();
+        let expected = [(1, 3), (3, 5)]
+            .map(|(id, pack)| Key::Holding(SnapshotId(id), PackId(pack)).encode().to_vec());
+        assert_eq!(marks, expected);
+        let is_there = |key: Key| records.contains_key(&key.encode()[..]);
+        assert!(!is_there(Key::DeadPack(PackId(4))) && is_there(Key::DeadPack(PackId(6))));
+        assert!((1..=3).all(|id| is_there(Key::Snapshot(SnapshotId(id)))));
+        let volume = volume(&records);
+        assert_eq!(
+            (volume.used_bytes, volume.next_inode, volume.epoch),
+            (20, 9, Epoch(9))
+        );
+        assert_eq!(
+            (volume.history.commit, volume.history.held_bytes),
+            (CommitNumber(10), 20)
+        );
+
+        // A pack of the snapshot that nothing knows now.
+        now.held.remove(&PackId(2));
+        let lost = of_restore((state(5, 20), &then()), (state(9, 30), &now));
+        assert_eq!(lost.unwrap_err(), PackId(2));
+    }
+}

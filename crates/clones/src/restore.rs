@@ -69,10 +69,14 @@ pub async fn restore(
     let volume = Volume::open(store, expected).await?;
     let moment = volume.newest().await?;
     let (id, target) = moment.find(&request.snapshot).await?;
-    let count = moment.snapshots().await?.len();
-    if count >= MAX_SNAPSHOTS {
-        return Err(CloneError::Full(count));
+    let snapshots = moment.snapshots().await?;
+    if snapshots.len() >= MAX_SNAPSHOTS {
+        return Err(CloneError::Full(snapshots.len()));
     }
+    let request = &Restore {
+        before: free_name(&request.before, &snapshots),
+        ..request.clone()
+    };
     if moment.state().await?.epoch < request.seen {
         return Err(CloneError::PutBack);
     }
@@ -122,6 +126,14 @@ pub async fn restore(
         snapshot: target,
         before: request.before.clone(),
     })
+}
+
+/// The name, or the name and the first number with which no snapshot has it.
+fn free_name(name: &str, snapshots: &[(SnapshotId, SnapshotRecord)]) -> String {
+    let is_free = |name: &String| snapshots.iter().all(|(_, one)| one.name != *name);
+    let numbered = (2_u64..).map(|number| format!("{name}-{number}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    names.find(is_free).unwrap_or_default()
 }
 
 /// Refuses a volume that a gateway holds, or that one left with changes in its log.

@@ -206,3 +206,48 @@ fn put_u32(out: &mut [u8], at: usize, number: usize) -> Result<(), StoreError> {
     out[at..][..4].copy_from_slice(&number.to_le_bytes());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A manifest whose root has one field, with all others at their defaults.
+    fn small(fields: usize) -> Vec<u8> {
+        let mut buffer = vec![0; 64];
+        buffer[0] = 48;
+        buffer[4] = (4 + 2 * fields) as u8;
+        buffer[6] = 5;
+        buffer[8 + 2 * INITIALIZED] = 4;
+        buffer[48] = 44;
+        buffer[52] = 1;
+        [&VERSION[..], &buffer].concat()
+    }
+
+    #[test]
+    fn defaults_are_kept_and_checkpoints_are_none() {
+        let bytes = small(FIELDS);
+        let made = composed(&Root::of(&bytes).unwrap(), None).unwrap();
+        let root = Root::of(&made).unwrap();
+        assert!(root.is_initialized());
+        assert!(NUMBERS.iter().all(|field| root.number(*field) == 0));
+        let there: Vec<_> = REFERENCES
+            .into_iter()
+            .filter(|field| root.reference(*field).is_some())
+            .collect();
+        assert_eq!(there, [CHECKPOINTS]);
+        let after = composed(&root, Some(&Root::of(&bytes).unwrap())).unwrap();
+        assert_eq!(Root::of(&after).unwrap().number(WRITER_EPOCH), 1);
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        assert!(Root::of(&small(FIELDS + 1)).is_err());
+        assert!(Root::of(&[&[0, 1], &small(FIELDS)[2..]].concat()).is_err());
+        for len in 0..52 {
+            assert!(Root::of(&small(FIELDS)[..len]).is_err(), "{len}");
+        }
+        let mut begun = small(FIELDS);
+        begun[2 + 52] = 0;
+        assert!(composed(&Root::of(&begun).unwrap(), None).is_err());
+    }
+}
