@@ -9,6 +9,7 @@
 //! repaired. `status --check`: 1 the gateway is degraded, 2 it is failing or not running.
 
 mod bench;
+mod clone;
 mod events;
 mod fsck;
 mod gc;
@@ -31,17 +32,19 @@ use std::time::Duration;
 use clap::builder::Str;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use crate::admin::{QuotaRequest, RestoreOrder, SnapshotRequest, VolumePath};
+use crate::admin::{QuotaRequest, SnapshotRequest, VolumePath};
 use crate::bench::Plan;
 use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Value};
 use crate::new_volume::NewVolume;
 
+pub use clone::CloneRequest;
 pub use events::EventsCommand;
 pub use fsck::FsckRequest;
 pub use gc::GcRequest;
 pub use keys::KeysRequest;
 pub use log::LogRequest;
 pub use past::{PastQuestion, PastRequest};
+pub use restore::{RestoreRequest, VolumeRestore};
 pub use salvage::SalvageRequest;
 pub use scrub::ScrubCommand;
 pub use top::TopForm;
@@ -97,13 +100,10 @@ pub enum Request {
         /// As JSON.
         json: bool,
     },
-    /// Have a running gateway put a file or directory of a snapshot back.
-    Restore {
-        /// The order to the gateway.
-        order: RestoreOrder,
-        /// As JSON.
-        json: bool,
-    },
+    /// Make, list, detach or forget clones.
+    Clone(CloneRequest),
+    /// Put something of a snapshot back, or take the whole volume back to it.
+    Restore(RestoreRequest),
     /// Print something about earlier states of the volume, out of its bucket.
     Past(PastRequest),
     /// Print the rules of a running gateway's exports.
@@ -196,6 +196,11 @@ pub fn parse(
         "status" => Request::Status {
             json: matches.get_flag("json"),
         },
+        "clone" => {
+            let request = Request::Clone(clone::request(matches));
+            let matches = matches.subcommand().map_or(matches, |(_, matches)| matches);
+            return Ok((request, with_flags(matches, environment)));
+        }
         "exports" => Request::Exports {
             json: matches.get_flag("json"),
         },
@@ -243,11 +248,8 @@ pub fn parse(
             };
             return Ok((request, with_flags(matches, environment)));
         }
-        "restore" => match restore::order(matches) {
-            Some(order) => Request::Restore {
-                order,
-                json: matches.get_flag("json"),
-            },
+        "restore" => match restore::request(matches) {
+            Some(request) => Request::Restore(request),
             None => return Ok((Request::Version, environment)),
         },
         name => match past::request(name, matches) {
@@ -346,6 +348,7 @@ pub fn command() -> Command {
         .subcommand(quota::command(&json))
         .subcommand(snapshot::command(&json))
         .subcommand(restore::command(&json))
+        .subcommand(clone::clone(&json))
         .subcommand(past::changes(&json))
         .subcommand(past::versions(&json))
         .subcommand(

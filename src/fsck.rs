@@ -11,6 +11,7 @@ mod text;
 use std::io::{IsTerminal, stderr};
 use std::sync::Arc;
 
+use forebay_clones::holds::Standing;
 use forebay_fs::Expected;
 use forebay_fsck::{CheckError, Options, Progress, Report};
 use forebay_object::{Needs, Store};
@@ -43,10 +44,11 @@ pub async fn run(
     expected: Expected,
     request: FsckRequest,
 ) -> Result<Outcome, String> {
-    let store = store::open(config, false).await?;
+    let (store, sources) = store::open_whole(config).await?;
     let memory = config.memory_limit.bytes() / MEMORY_SHARE;
     let options = Options {
         expected,
+        sources,
         read_data: request.read_data,
         memory: usize::try_from(memory).unwrap_or(usize::MAX),
         keep: if request.all { usize::MAX } else { KEEP },
@@ -83,10 +85,31 @@ async fn checked(
     let (bucket, root) = (store.store.clone(), store.root.clone());
     let checked = forebay_fsck::check(bucket, root, options, progress).await;
     let report = checked.map_err(|error| unchecked(error, &store.url))?;
+    let mut text = printed(&report, request)?;
+    if !request.json && !request.quiet {
+        text += &clones(store, &report).await?;
+    }
     Ok(Outcome {
         code: u8::from(!report.is_clean()),
-        text: printed(&report, request)?,
+        text,
     })
+}
+
+/// The clones for which the volume keeps snapshots, one a line.
+async fn clones(store: &Store, report: &Report) -> Result<String, String> {
+    let holds = forebay_clones::holds::list(store, report.volume).await;
+    let holds = holds.map_err(|error| error.to_string())?;
+    let lines = holds
+        .iter()
+        .filter(|hold| hold.standing != Standing::Detached);
+    let lines = lines.map(|hold| match &hold.note {
+        Ok(note) => format!(
+            "snapshot {:?} is kept for the clone {}\n",
+            note.name, note.at
+        ),
+        Err(why) => format!("all snapshots are kept for {}: {why}\n", hold.clone_name()),
+    });
+    Ok(lines.collect())
 }
 
 fn unchecked(error: CheckError, url: &str) -> String {

@@ -35,7 +35,7 @@ pub async fn run(
     expected: Expected,
     request: GcRequest,
 ) -> Result<Outcome, String> {
-    let store = store::open(config, false).await?;
+    let (store, _) = store::open_whole(config).await?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now =
         now.map_err(|_| "the clock of this machine is before 1970: set it right".to_owned())?;

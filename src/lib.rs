@@ -32,6 +32,7 @@
 pub mod admin;
 pub mod bench;
 pub mod cli;
+pub mod clones;
 pub mod config;
 pub mod cost;
 pub mod credentials;

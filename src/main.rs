@@ -9,13 +9,18 @@ use forebay::admin::{
     self, Followed, QuotaRequest, QuotaTable, ScrubRequest, SnapshotRequest, SnapshotTable, Traced,
 };
 use forebay::bench::{self, Interrupt, Plan};
-use forebay::cli::{self, ConfigForm, EventsCommand, Request, ScrubCommand, TopForm, TraceCommand};
+use forebay::cli::{
+    self, CloneRequest, ConfigForm, EventsCommand, Request, RestoreRequest, ScrubCommand, TopForm,
+    TraceCommand,
+};
 use forebay::config::{self, Config, ConfigErrors, Inputs};
 use forebay::credentials::{self, Credentials, Typed};
 use forebay::gateway::{self, NfsGateway};
 use forebay::health::{Health, Problem, State};
 use forebay::logging::Event;
-use forebay::{fit, fsck, gc, kept_logs, keys, local_users, logging, past, salvage, serve, top};
+use forebay::{
+    clones, fit, fsck, gc, kept_logs, keys, local_users, logging, past, salvage, serve, top,
+};
 use forebay_fs::Expected;
 
 mod allocator;
@@ -192,7 +197,7 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 print(&SnapshotTable(&snapshots).to_string())
             }
         }
-        Request::Restore { order, json } => {
+        Request::Restore(RestoreRequest::Path { order, json }) => {
             let data_dir = load()?.data_dir;
             let report = block_on(admin::restore(&data_dir, order))?;
             if json {
@@ -313,6 +318,23 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
                 _ => Ok(()),
             }
+        }
+        Request::Clone(request) => {
+            let config = load_with_store()?;
+            logging::start(&config).map_err(failed)?;
+            let expected = match request {
+                CloneRequest::Make { .. } | CloneRequest::Detach { .. } => {
+                    credentials(&config, Typed::Once)?.expected
+                }
+                CloneRequest::List { .. } | CloneRequest::Forget { .. } => Expected::NotSealed,
+            };
+            print(&run_to_end(clones::run(&config, expected, request))?)
+        }
+        Request::Restore(RestoreRequest::Volume(request)) => {
+            let config = load_with_store()?;
+            logging::start(&config).map_err(failed)?;
+            let expected = credentials(&config, Typed::Once)?.expected;
+            print(&run_to_end(clones::restored(&config, expected, request))?)
         }
         Request::Fsck(request) => {
             let config = load_with_store()?;

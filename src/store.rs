@@ -1,5 +1,8 @@
 //! Opens the store according to the configuration.
 
+use forebay_clones::layers::{self, Sources};
+use forebay_meta::VolumeDescriptor;
+use forebay_meta::volume::VolumeError;
 use forebay_object::{Checksum, Encryption, Needs, Restore, RestoreTier, Store, StoreOptions};
 
 use tokio::time::Instant;
@@ -55,6 +58,22 @@ pub fn check(config: &Config) -> Result<(), String> {
         None => Ok(()),
     });
     checked.map_err(|error| error.to_string())
+}
+
+/// Opens the store of the configuration with what lies at the sources of a clone; returns the sources as well.
+///
+/// # Errors
+/// Why it cannot be used, as a message to the user.
+pub(crate) async fn open_whole(config: &Config) -> Result<(Store, Sources), String> {
+    let store = open(config, false).await?;
+    // What is wrong with the descriptor, the command itself reports.
+    let Ok(descriptor) = VolumeDescriptor::load(&store.store, &store.root).await else {
+        return Ok((store, Sources::default()));
+    };
+    let at = |error: VolumeError| error.at(&store.url).to_string();
+    let sources = Sources::of(&store, &descriptor).map_err(at)?;
+    let whole = layers::over(&store, &descriptor).map_err(at)?;
+    Ok((whole, sources))
 }
 
 /// Runs work that needs the store, and ends it at the store's first permanent refusal.

@@ -9,6 +9,7 @@ mod admin_http;
 mod bad_start;
 mod bench;
 mod changes;
+mod clones;
 mod damage;
 mod exports;
 mod faults;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::{fs, io, mem, process};
 
+use forebay_clones::layers;
 use forebay_environment::state_file::{self, LocalState};
 use forebay_environment::{Environment, LocalFolder, Randomness, draw};
 use forebay_meta::record::VolumeState;
@@ -61,6 +62,8 @@ pub(crate) struct Opened {
 /// The parts of an opening that are known before the volume's metadata are opened for writing.
 struct Claim {
     descriptor: VolumeDescriptor,
+    /// With what lies at the sources of a clone.
+    store: Store,
     local: Local,
     keys: VolumeKeys,
     log_keys: LogKeys,
@@ -82,7 +85,8 @@ pub(crate) async fn open(
     let (claim, hold) =
         unless_refused(store, claim(store, &mut config, &environment, made)).await?;
     let volume = claim.descriptor.volume;
-    let held = open_held(store, config, environment, claim, &hold);
+    let whole = claim.store.clone();
+    let held = open_held(&whole, config, environment, claim, &hold);
     match unless_refused(store, held).await {
         Ok((rooms, state, handle_key)) => Ok(Opened {
             rooms,
@@ -135,6 +139,8 @@ async fn claim(
         }
         loaded => loaded.map_err(|error| error.at(&store.url))?,
     };
+    let whole = layers::over(store, &descriptor).map_err(|error| error.at(&store.url))?;
+    let store = &whole;
     // The lock on the log folder comes first: a second gateway on this machine changes nothing.
     let local = Local::open(environment.local.clone(), descriptor.volume)?;
     let seen = local.state.as_ref().map_or(0, |state| state.keys);
@@ -194,6 +200,7 @@ async fn claim(
     let hold = Hold::take(store.store.clone(), store.root.clone(), candidate, keep).await?;
     let claim = Claim {
         descriptor,
+        store: store.clone(),
         local,
         keys,
         log_keys,
@@ -215,6 +222,7 @@ async fn open_held(
 ) -> Result<(Rooms, LocalState, [u8; 32]), OpenError> {
     let Claim {
         descriptor,
+        store: _,
         local,
         keys,
         log_keys,
@@ -338,7 +346,7 @@ async fn open_held(
     let packs = PackStore::new(
         Arc::new(for_packs),
         store.root.clone(),
-        PackKeys::of(descriptor.volume, keys.secret(), keys.sealing()),
+        PackKeys::of(descriptor.content(), keys.secret(), keys.sealing()),
         config.fetches(),
         config.upload_parallel,
         environment.random.clone(),

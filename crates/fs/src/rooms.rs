@@ -123,6 +123,7 @@ impl Rooms {
             progress: progress.clone(),
         }));
         let snapshots = Arc::new(Snapshots::new(snapshots::Context {
+            store: store.clone(),
             volume,
             packs: packs.clone(),
             catalog: catalog.clone(),

@@ -20,9 +20,11 @@ mod space;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use forebay_clones::holds;
 pub use forebay_meta::held::Holds;
 use forebay_meta::record::{SnapshotRecord, Timestamp};
 use forebay_meta::{Catalog, StoreError};
+use forebay_object::Store;
 use forebay_pack_store::PackStore;
 use forebay_types::{CommitNumber, Lsn, SnapshotId, VolumeId};
 use forebay_vfs::Error;
@@ -38,6 +40,7 @@ use crate::state::{BadSnapshotName, MAX_SNAPSHOTS, Signals, SnapshotList};
 
 /// The rooms that snapshots use.
 pub(crate) struct Context {
+    pub(crate) store: Store,
     pub(crate) volume: VolumeId,
     pub(crate) packs: Arc<PackStore>,
     pub(crate) catalog: Arc<Catalog>,
@@ -108,9 +111,22 @@ pub enum SnapshotError {
         "the state of snapshot {0:?} is gone from the bucket: something else has deleted it; delete the snapshot"
     )]
     Gone(String),
+    /// Clones need it.
+    #[error(
+        "snapshot {name:?} is held by {clones}, which reads what it has; `forebay clone detach` makes a clone a volume of its own, and `forebay clone list` shows all clones"
+    )]
+    Cloned {
+        /// The snapshot.
+        name: String,
+        /// The clones.
+        clones: String,
+    },
     /// The metadata cannot be read.
     #[error("the metadata in the bucket cannot be read: {0}; see `forebay status`")]
     Store(String),
+    /// The notes on clones cannot be read.
+    #[error("it is not known whether a clone needs the snapshot: {0}; try again later")]
+    Bucket(String),
     /// The volume could not do it.
     #[error("the volume cannot do it now: {0}; see `forebay status` and the gateway's messages")]
     Volume(#[from] Error),
@@ -129,6 +145,8 @@ pub(crate) struct Snapshots {
     ordered: Mutex<BTreeSet<SnapshotId>>,
     /// The snapshot that is being deleted, and whose state is not kept any more.
     released: Mutex<Option<SnapshotId>>,
+    /// Snapshots that a clone has got hold of after their deletion had begun: it goes on at the next opening, if it may.
+    deferred: Mutex<BTreeSet<SnapshotId>>,
     /// Counts the steps of deletions.
     steps: watch::Sender<u64>,
     opened: Opened,
@@ -140,6 +158,7 @@ impl Snapshots {
             context,
             ordered: Mutex::default(),
             released: Mutex::default(),
+            deferred: Mutex::default(),
             steps: watch::Sender::new(0),
             opened: Opened::default(),
         }
@@ -204,6 +223,14 @@ impl Snapshots {
         let (id, listed) = found.ok_or_else(|| SnapshotError::NotFound(name.to_owned()))?;
         if !listed.is_published {
             return Err(SnapshotError::NotPublished(name.to_owned()));
+        }
+        let holders = holds::holders(&self.context.store, self.context.volume, id).await;
+        let holders = holders.map_err(|error| SnapshotError::Bucket(error.to_string()))?;
+        if !holders.is_empty() {
+            return Err(SnapshotError::Cloned {
+                name: name.to_owned(),
+                clones: holders.join(", "),
+            });
         }
         let mut steps = self.steps.subscribe();
         let mut stopped = self.context.signals.watch_stopped();

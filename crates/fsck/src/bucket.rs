@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use forebay_clones::layers::Sources;
 use forebay_meta::record::PackRecord;
 use forebay_meta::{Key, StoreError};
 use forebay_pack::index::{PACK_HEADER_LEN, is_header_of};
@@ -48,6 +49,7 @@ pub(crate) struct Bucket {
     root: Path,
     pub(crate) keys: Arc<PackKeys>,
     newest: Arc<dyn Newest>,
+    sources: Sources,
 }
 
 impl Bucket {
@@ -62,7 +64,13 @@ impl Bucket {
             root: root.clone(),
             keys,
             newest,
+            sources: Sources::default(),
         }
+    }
+
+    /// The same for a clone with these sources.
+    pub(crate) fn with_sources(self, sources: Sources) -> Bucket {
+        Bucket { sources, ..self }
     }
 
     fn path(&self, name: &str) -> Path {
@@ -114,6 +122,9 @@ impl Bucket {
                 Some(pack) => packs.listed(pack, object.size, walk.state.as_ref(), &mut census),
                 None => census.foreign_objects.add(object.size),
             }
+        }
+        for (pack, bytes) in self.sources.packs().await? {
+            packs.listed_at_source(pack, bytes);
         }
         walk.census = census;
         Ok(())

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_clones::layers::Sources;
 use forebay_meta::volume::VolumeError;
 use forebay_meta::volume::holder::StoredHolder;
 use forebay_meta::volume::keys::{Expected, VolumeKeys};
@@ -37,6 +38,8 @@ pub(crate) const MIN_MEMORY: usize = 1 << 20;
 pub struct Options {
     /// Whether the volume has to be sealed, and what opens it then.
     pub expected: Expected,
+    /// Where packs of a clone lie beside its own prefix. The store reads them there, and does not list them.
+    pub sources: Sources,
     /// Read and verify every live frame.
     pub read_data: bool,
     /// Bytes of memory for tables of objects and packs. A volume that needs more is walked in several passes.
@@ -53,6 +56,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             expected: Expected::NotSealed,
+            sources: Sources::default(),
             read_data: false,
             memory: 256 << 20,
             keep: 20,
@@ -95,7 +99,7 @@ pub async fn check(
     progress: Arc<Progress>,
 ) -> Result<Report, CheckError> {
     let (keys, metadata) = unlock(&store, &root, &options.expected).await?;
-    let (volume, metadata) = (keys.volume(), Arc::new(metadata));
+    let (volume, metadata) = (metadata.volume, Arc::new(metadata));
     let newest: Arc<dyn Newest> = metadata.clone();
     let options = &Options {
         memory: options.memory.max(MIN_MEMORY),
@@ -107,6 +111,7 @@ pub async fn check(
             .await
             .map_err(CheckError::Metadata)?;
         let bucket = Bucket::new(store.clone(), &root, keys.clone(), newest.clone());
+        let bucket = bucket.with_sources(options.sources.clone());
         let source: Arc<dyn Source> = moment.clone();
         let outcome = async {
             let mut damaged = match options.read_data {
@@ -171,6 +176,7 @@ pub(crate) async fn unlock(
     let keys = VolumeKeys::load(store, root, &descriptor, expected, 0).await?;
     let sealing = keys.sealing();
     let metadata = InBucket {
+        volume: descriptor.volume,
         store: store.clone(),
         path: root
             .parts()
@@ -178,7 +184,7 @@ pub(crate) async fn unlock(
             .collect(),
         sealing: sealing.clone(),
     };
-    let keys = PackKeys::of(descriptor.volume, keys.secret(), sealing);
+    let keys = PackKeys::of(descriptor.content(), keys.secret(), sealing);
     Ok((Arc::new(keys), metadata))
 }
 
@@ -189,6 +195,7 @@ pub(crate) async fn open(metadata: &InBucket, pin: bool) -> Result<Arc<SlateRead
             store,
             path,
             sealing,
+            ..
         } = metadata;
         let (store, path) = (store.clone(), path.clone());
         let pinned =

@@ -240,8 +240,9 @@ pub async fn repair(
             });
         }
     }
-    let (volume, metadata) = (keys.volume(), Arc::new(metadata));
+    let (volume, metadata) = (metadata.volume, Arc::new(metadata));
     let bucket = Bucket::new(store, &root, keys, metadata.clone());
+    let bucket = bucket.with_sources(options.check.sources.clone());
     if options.dry_run {
         let plan = Plan::open(&metadata).await.map_err(Ended::from)?;
         let outcome = rounds(&plan, &bucket, volume, options, &progress, observer).await;

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_meta::record::Record;
 use forebay_meta::{Corrupt, Key, KeyRange, MetaStore, Sealing, SlateReader, StoreError};
+use forebay_types::VolumeId;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use tokio::task::JoinHandle;
@@ -66,6 +67,8 @@ pub(crate) trait Newest: Send + Sync {
 
 /// The metadata of a volume in its bucket.
 pub(crate) struct InBucket {
+    /// The volume.
+    pub(crate) volume: VolumeId,
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) path: Path,
     pub(crate) sealing: Option<Sealing>,

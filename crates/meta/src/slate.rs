@@ -57,6 +57,7 @@ mod reader;
 mod rounds;
 mod sealed;
 mod still;
+mod transplant;
 mod unshared;
 
 use std::collections::BTreeSet;
@@ -94,6 +95,7 @@ pub(crate) use {checksummed::fuzzing as trailers, sealed::fuzzing as sealed_obje
 
 pub use objects::{Condition, MetaObject, SlateObjects};
 pub use reader::SlateReader;
+pub use transplant::{SlateFolder, StoredManifest};
 pub use unshared::keys_that_may_differ;
 
 /// Extension of the names of manifests.

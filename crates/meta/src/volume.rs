@@ -1,6 +1,6 @@
 //! The volume descriptor: the object that makes a prefix of a bucket a volume.
 //!
-//! It is written once, when the volume is formatted, and never changed. It is text, so that a
+//! It is written once, when the volume is formatted, and never changed but for a clone. It is text, so that a
 //! person who finds it in a bucket can see what it belongs to:
 //!
 //! ```text
@@ -11,9 +11,15 @@
 //!
 //! The descriptor of a sealed volume has format 2, `"sealing":"aes-256-gcm"` and no `hash_key`, since every reader of
 //! the bucket would know that key. The [key ring](keys) provides a secret in its place.
+//!
+//! That of a clone has format 3, also `"content":"<32 hex digits>"` and
+//! `"sources":[{"at":"<prefix>","volume":"<32 hex digits>","snapshot":<number>,"last_epoch":<number>}]`: its
+//! [origin]. It is replaced once, when the clone is detached.
 
 pub mod holder;
 pub mod keys;
+pub mod notes;
+pub mod origin;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,19 +28,23 @@ use forebay_seal::{RingError, SlotId};
 use forebay_types::{BLOCK_SIZE, VolumeId};
 use futures_util::StreamExt;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
 use serde::{Deserialize, Serialize};
+
+use origin::{Origin, SourceText};
 
 /// Name of the descriptor under the volume's prefix.
 pub const DESCRIPTOR_NAME: &str = "forebay.volume";
 
 /// The newest format that this program reads.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 
 /// The format of volumes that are not sealed.
 const UNSEALED_FORMAT: u32 = 1;
 /// The format of sealed volumes: programs that do not support sealing report that they are too old.
 const SEALED_FORMAT: u32 = 2;
+/// The format of clones, sealed or not: programs that do not know where their packs lie report that they are too old.
+const CLONE_FORMAT: u32 = 3;
 
 /// Longest descriptor that is read, in bytes. A real one has some 300 bytes; a larger object is
 /// something else under that name.
@@ -52,6 +62,8 @@ pub struct VolumeDescriptor {
     /// Whether its contents are sealed. Anyone with write access to the bucket can have written this: what the operator
     /// configured the gateway to [expect](keys::Expected) decides.
     pub protection: Protection,
+    /// Where it comes from, if it is a clone.
+    pub origin: Option<Origin>,
 }
 
 /// Whether the contents of a volume are sealed.
@@ -124,6 +136,14 @@ pub enum VolumeError {
         /// The defect.
         why: String,
     },
+    /// A source of the clone cannot be used.
+    #[error("the source {at} of this clone cannot be used: {why}")]
+    Source {
+        /// Its place.
+        at: String,
+        /// The reason.
+        why: String,
+    },
     /// The volume is not sealed, and was expected to be.
     #[error(
         "the volume at {root} is not sealed, but encryption = \"aes-256-gcm\" expects a sealed one; set encryption = \"off\" if it never was sealed. If it was, somebody has replaced its descriptor {DESCRIPTOR_NAME}: restore an earlier version of that object"
@@ -180,7 +200,8 @@ impl VolumeError {
             | VolumeError::NotSealed { root }
             | VolumeError::Sealed { root }
             | VolumeError::NoKeyRing { root, .. } => address.clone_into(root),
-            VolumeError::KeyRing(_)
+            VolumeError::Source { .. }
+            | VolumeError::KeyRing(_)
             | VolumeError::OwnSlot(_)
             | VolumeError::KeyRingBusy
             | VolumeError::Store(_) => {}
@@ -201,6 +222,10 @@ struct Text {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hash_key: Option<String>,
     sealing: Sealing,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sources: Option<Vec<SourceText>>,
 }
 
 /// The fields of the first line in every format.
@@ -228,6 +253,15 @@ impl VolumeDescriptor {
                 },
             });
         }
+        Self::publish(store, root, descriptor).await
+    }
+
+    /// Makes the prefix `root` a volume, whose other objects are there already.
+    pub async fn publish(
+        store: &Arc<dyn ObjectStore>,
+        root: &Path,
+        descriptor: &VolumeDescriptor,
+    ) -> Result<(), VolumeError> {
         let options = PutOptions::from(PutMode::Create);
         let location = Self::location(root);
         match store
@@ -284,6 +318,39 @@ impl VolumeDescriptor {
         Self::decode(root, &found.bytes().await?)
     }
 
+    /// Replaces exactly this descriptor by `next`; returns whether it was still there.
+    pub async fn replace(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        root: &Path,
+        next: &VolumeDescriptor,
+    ) -> Result<bool, VolumeError> {
+        let location = Self::location(root);
+        let found = store.get(&location).await?;
+        let version = UpdateVersion {
+            e_tag: found.meta.e_tag.clone(),
+            version: found.meta.version.clone(),
+        };
+        if found.bytes().await? != self.encode() {
+            return Ok(false);
+        }
+        let options = PutOptions::from(PutMode::Update(version));
+        match store
+            .put_opts(&location, next.encode().into(), options)
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::Precondition { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The identity of its packs and tables.
+    pub fn content(&self) -> VolumeId {
+        let origin = self.origin.as_ref();
+        origin.map_or(self.volume, |origin| origin.content)
+    }
+
     /// Whether the descriptor says that the volume is sealed.
     pub fn is_sealed(&self) -> bool {
         matches!(self.protection, Protection::Aes256Gcm)
@@ -294,7 +361,8 @@ impl VolumeDescriptor {
         root.clone().join(DESCRIPTOR_NAME)
     }
 
-    async fn exists(store: &Arc<dyn ObjectStore>, root: &Path) -> Result<bool, VolumeError> {
+    /// Whether there is a descriptor under `root`.
+    pub async fn exists(store: &Arc<dyn ObjectStore>, root: &Path) -> Result<bool, VolumeError> {
         match store.head(&Self::location(root)).await {
             Ok(_) => Ok(true),
             Err(object_store::Error::NotFound { .. }) => Ok(false),
@@ -303,7 +371,7 @@ impl VolumeDescriptor {
     }
 
     /// Name of some object under `root`.
-    async fn any_object(
+    pub async fn any_object(
         store: &Arc<dyn ObjectStore>,
         root: &Path,
     ) -> Result<Option<String>, VolumeError> {
@@ -317,6 +385,11 @@ impl VolumeDescriptor {
             Protection::None { hash_key } => (UNSEALED_FORMAT, Some(hex(hash_key)), Sealing::None),
             Protection::Aes256Gcm => (SEALED_FORMAT, None, Sealing::Aes256Gcm),
         };
+        let format = match &self.origin {
+            Some(_) => CLONE_FORMAT,
+            None => format,
+        };
+        let origin = self.origin.as_ref();
         let text = Text {
             forebay: "volume".into(),
             format,
@@ -325,6 +398,8 @@ impl VolumeDescriptor {
             block_size: self.block_size,
             hash_key,
             sealing,
+            content: origin.map(|origin| origin.content.to_string()),
+            sources: origin.map(|origin| origin.sources.iter().map(SourceText::from).collect()),
         };
         // Strings and numbers only: writing them as JSON cannot fail.
         let mut out = serde_json::to_vec(&text).unwrap_or_default();
@@ -370,12 +445,20 @@ impl VolumeDescriptor {
             return Err(damaged("its block size is not 4 MiB"));
         }
         let protection = match (text.format, text.sealing, &text.hash_key) {
-            (UNSEALED_FORMAT, Sealing::None, Some(hash_key)) => Protection::None {
+            (UNSEALED_FORMAT | CLONE_FORMAT, Sealing::None, Some(hash_key)) => Protection::None {
                 hash_key: unhex(hash_key)
                     .ok_or_else(|| damaged("its hash key is not 64 hexadecimal digits"))?,
             },
-            (SEALED_FORMAT, Sealing::Aes256Gcm, None) => Protection::Aes256Gcm,
+            (SEALED_FORMAT | CLONE_FORMAT, Sealing::Aes256Gcm, None) => Protection::Aes256Gcm,
             _ => return Err(damaged("its fields about sealing contradict each other")),
+        };
+        let origin = match (text.format, text.content, text.sources) {
+            (CLONE_FORMAT, Some(content), Some(sources)) => {
+                let origin = Origin::read(&content, sources);
+                Some(origin.ok_or_else(|| damaged("where it comes from cannot be read"))?)
+            }
+            (UNSEALED_FORMAT | SEALED_FORMAT, None, None) => None,
+            _ => return Err(damaged("its fields about its source contradict its format")),
         };
         Ok(VolumeDescriptor {
             volume: text
@@ -385,6 +468,7 @@ impl VolumeDescriptor {
             created: text.created,
             block_size: text.block_size,
             protection,
+            origin,
         })
     }
 }
@@ -397,6 +481,7 @@ impl fmt::Debug for VolumeDescriptor {
             .field("created", &self.created)
             .field("block_size", &self.block_size)
             .field("is_sealed", &self.is_sealed())
+            .field("origin", &self.origin)
             .finish_non_exhaustive()
     }
 }

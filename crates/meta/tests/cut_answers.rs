@@ -138,6 +138,7 @@ async fn a_descriptor_that_arrives_cut_once_is_asked_for_again() {
         created: 1_700_000_000,
         block_size: BLOCK_SIZE,
         protection: Protection::None { hash_key: [3; 32] },
+        origin: None,
     };
     let created = VolumeDescriptor::create(&store, &root, &descriptor);
     created.await.unwrap();

@@ -149,6 +149,69 @@ impl Store {
         }
     }
 
+    /// Where it lies, in the form that [`beside`](Store::beside) takes: the prefix in its bucket, or the folder.
+    pub fn place(&self) -> String {
+        match Location::parse(&self.url) {
+            Ok(Location::File(folder)) => folder.display().to_string(),
+            _ => self.root.to_string(),
+        }
+    }
+
+    /// Another place of the same bucket: another prefix, or another folder.
+    ///
+    /// # Errors
+    /// When the folder cannot be used.
+    pub fn beside(&self, place: &str) -> Result<Store, OpenError> {
+        let parsed = Location::parse(&self.url);
+        if let Ok(Location::File(_)) = parsed {
+            let folder = std::path::Path::new(place);
+            let inner = ObservedStore::new(
+                Arc::new(FileStore::open(folder, false)?),
+                self.requests.clone(),
+            );
+            return Ok(Store {
+                store: Arc::new(RetryingStore::new(
+                    Arc::new(inner),
+                    self.health.policy.clone(),
+                )),
+                url: format!("file://{place}"),
+                root: Path::default(),
+                ..self.clone()
+            });
+        }
+        let root = Path::parse(place).map_err(|error| OpenError::InvalidUrl {
+            url: place.to_owned(),
+            why: error.to_string(),
+        })?;
+        let url = match parsed {
+            Ok(Location::S3 { bucket, .. }) => Location::S3 {
+                bucket,
+                prefix: root.clone(),
+            }
+            .to_string(),
+            _ => place.to_owned(),
+        };
+        Ok(Store {
+            root,
+            url,
+            ..self.clone()
+        })
+    }
+
+    /// Whether `other` is another place of the same bucket, and neither lies in the other.
+    pub fn is_beside(&self, other: &Store) -> bool {
+        let (here, there) = (Location::parse(&self.url), Location::parse(&other.url));
+        match (here, there) {
+            (Ok(Location::File(here)), Ok(Location::File(there))) => {
+                !here.starts_with(&there) && !there.starts_with(&here)
+            }
+            (Ok(Location::S3 { bucket: here, .. }), Ok(Location::S3 { bucket: there, .. })) => {
+                here == there && are_apart(&self.root, &other.root)
+            }
+            _ => are_apart(&self.root, &other.root),
+        }
+    }
+
     /// The full location of the object whose name in the volume is `name`, as in `packs/01/...`.
     pub fn path(&self, name: &str) -> Path {
         self.root.parts().chain(Path::from(name).parts()).collect()
@@ -206,6 +269,10 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Store, OpenError>
             store
         }
     })
+}
+
+fn are_apart(here: &Path, there: &Path) -> bool {
+    !here.prefix_matches(there) && !there.prefix_matches(here)
 }
 
 fn data_options(options: &StoreOptions) -> PutOptions {

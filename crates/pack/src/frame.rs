@@ -316,7 +316,7 @@ fn open_sealed(stored: Bytes, pack: PackId, keys: &DataKeys) -> Result<Opened, F
         Err(shared) => (BytesMut::from(&shared[..]), false),
     };
     header.unseal(&mut bytes, pack, keys)?;
-    let unsealed = FrameHeader::unsealed(&bytes, keys.volume(), pack);
+    let unsealed = FrameHeader::unsealed(&bytes, keys.content(), pack);
     let unsealed = unsealed.ok_or(FrameFault::Damaged("it ends within its header"))?;
     let (fields, offset) = unsealed?;
     Ok(Opened {

@@ -47,7 +47,7 @@ impl PackKeys {
             keys: data_keys,
             entropy,
         };
-        PackKeys::of(sealing.keys.volume(), secret, Some(sealing))
+        PackKeys::of(sealing.keys.content(), secret, Some(sealing))
     }
 
     /// Keys of `volume`, sealed if there is a `sealing`.

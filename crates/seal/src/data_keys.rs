@@ -7,6 +7,9 @@ use forebay_types::VolumeId;
 
 use crate::{Entropy, ObjectId, Opener, PlaceSealer, Purpose, Salt, Sealer, Secret};
 
+/// How the names of tables of metadata end.
+const TABLE: &str = ".sst";
+
 /// Number of a data key of a volume. Counts up from 1; the highest one seals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataKeyId(pub u32);
@@ -29,6 +32,8 @@ pub struct UnknownDataKey(pub DataKeyId);
 /// and each opens what it has sealed.
 pub struct DataKeys {
     volume: VolumeId,
+    /// The volume whose identity packs and tables have: this one, or the first of the line that it was cloned from.
+    content: VolumeId,
     current: (DataKeyId, Secret),
     older: BTreeMap<DataKeyId, Secret>,
 }
@@ -42,6 +47,7 @@ impl DataKeys {
     ) -> DataKeys {
         DataKeys {
             volume,
+            content: volume,
             older: older
                 .into_iter()
                 .filter(|(id, _)| *id != current.0)
@@ -50,9 +56,20 @@ impl DataKeys {
         }
     }
 
+    /// The same keys for a clone, whose packs and tables have the identity of `content`: it has some in common with its
+    /// source.
+    pub fn with_content(self, content: VolumeId) -> DataKeys {
+        DataKeys { content, ..self }
+    }
+
     /// The volume that they belong to.
     pub fn volume(&self) -> VolumeId {
         self.volume
+    }
+
+    /// The volume whose identity packs and tables have.
+    pub fn content(&self) -> VolumeId {
+        self.content
     }
 
     /// The key that seals.
@@ -123,18 +140,27 @@ impl DataKeys {
     }
 
     fn numbered(&self, purpose: Purpose, number: u64) -> ObjectId<'static> {
+        let volume = match purpose {
+            Purpose::Pack => self.content,
+            Purpose::Metadata | Purpose::Log => self.volume,
+        };
         ObjectId {
             purpose,
-            volume: self.volume,
+            volume,
             number,
             name: "",
         }
     }
 
     fn named<'a>(&self, purpose: Purpose, name: &'a str) -> ObjectId<'a> {
+        // The names of tables are unique in all volumes; those of manifests are not.
+        let volume = match name.ends_with(TABLE) {
+            true => self.content,
+            false => self.volume,
+        };
         ObjectId {
             purpose,
-            volume: self.volume,
+            volume,
             number: 0,
             name,
         }

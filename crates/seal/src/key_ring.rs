@@ -42,6 +42,7 @@
 //! An old key ring opens with the credentials that it had then. So anyone who has both an old copy and a passphrase
 //! that was changed since has the volume key; revoking that access takes a new volume, into which the data are moved.
 
+mod cloned;
 mod locked;
 mod text;
 mod wrapped;
@@ -210,8 +211,7 @@ impl KeyRing {
     /// The secret of the volume, for keys that must not change with the data key, of data that are not sealed: hashes
     /// of frames, file handles. It is derived from the volume key, which cannot be computed from it.
     pub fn volume_secret(&self) -> Secret {
-        let context = "forebay 2026-11 secret of a volume v1";
-        self.volume_key.derive(context, &[&self.volume.0])
+        self.secret_of(self.volume)
     }
 
     /// Its slots, in the order of their numbers.
@@ -339,12 +339,21 @@ impl KeyRing {
     }
 
     fn add_data_key(&mut self, id: DataKeyId, created: u64, entropy: &dyn Entropy) -> DataKeyId {
-        let secret = Secret::draw(entropy);
+        self.insert_data_key(id, created, Secret::draw(entropy), entropy);
+        id
+    }
+
+    fn insert_data_key(
+        &mut self,
+        id: DataKeyId,
+        created: u64,
+        secret: Secret,
+        entropy: &dyn Entropy,
+    ) {
         let place = Use::DataKey.of(self.volume, id.0);
         let sealed = WrappedKey::wrap(&self.volume_key, place, draw_salt(entropy), &secret);
         let sealed = SealedDataKey { created, sealed };
         self.data_keys.insert(id, (sealed, secret));
-        id
     }
 }
 

@@ -57,6 +57,11 @@ impl Secret {
         derived
     }
 
+    /// The same key once more, for the ring of a clone.
+    pub(crate) fn twin(&self) -> Secret {
+        Secret::filled(|bytes| bytes.copy_from_slice(self.expose()))
+    }
+
     /// The key itself, for passing it to a key service.
     pub fn expose(&self) -> &[u8; SECRET_LEN] {
         &self.0

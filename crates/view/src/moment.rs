@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_clones::layers;
 use forebay_environment::{META_PREFIX, SystemRandomness};
 use forebay_meta::record::{
     BlockMap, Content, Extent, FrameAddress, InodeRecord, NameRecord, VolumeState,
@@ -95,9 +96,9 @@ impl View {
     /// # Errors
     /// When there is no volume, it is not what is expected, or its metadata cannot be read.
     pub async fn open(store: &Store, expected: &Expected) -> Result<View, ViewError> {
-        let descriptor = VolumeDescriptor::load(&store.store, &store.root)
-            .await
-            .map_err(|error| error.at(&store.url))?;
+        let at = |error: VolumeError| error.at(&store.url);
+        let (descriptor, whole) = layers::load(store).await.map_err(at)?;
+        let store = &whole;
         let keys = VolumeKeys::load(&store.store, &store.root, &descriptor, expected, 0)
             .await
             .map_err(|error| error.at(&store.url))?;
@@ -105,7 +106,7 @@ impl View {
         let meta =
             SlateReader::open_with(store.store.clone(), path, TIMEOUT, keys.sealing()).await?;
         let data_keys = keys.sealing().map(|sealing| sealing.keys);
-        let packs = packs(store, descriptor.volume, &keys);
+        let packs = packs(store, descriptor.content(), &keys);
         Ok(View::of(
             descriptor.volume,
             data_keys,
@@ -370,12 +371,12 @@ impl View {
     }
 }
 
-/// The packs of a volume, for reading.
-pub(crate) fn packs(store: &Store, volume: VolumeId, keys: &VolumeKeys) -> Arc<PackStore> {
+/// The packs of a volume, for reading. They have the identity `content`.
+pub(crate) fn packs(store: &Store, content: VolumeId, keys: &VolumeKeys) -> Arc<PackStore> {
     Arc::new(PackStore::new(
         store.store.clone(),
         store.root.clone(),
-        PackKeys::of(volume, keys.secret(), keys.sealing()),
+        PackKeys::of(content, keys.secret(), keys.sealing()),
         PARALLEL,
         1,
         Arc::new(SystemRandomness),

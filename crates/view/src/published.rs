@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use forebay_clones::layers;
 use forebay_environment::META_PREFIX;
 use forebay_meta::held::{self, Holds};
 use forebay_meta::record::{SnapshotRecord, VolumeState, kept_name};
 use forebay_meta::volume::keys::{Expected, VolumeKeys};
-use forebay_meta::{
-    Catalog, Key, KeyRange, Overlay, Sealing, SlateReader, StoreError, VolumeDescriptor,
-};
+use forebay_meta::{Catalog, Key, KeyRange, Overlay, Sealing, SlateReader, StoreError};
 use forebay_object::Store;
 use forebay_seal::DataKeys;
 use forebay_types::{SnapshotId, VolumeId};
@@ -59,9 +58,9 @@ impl Published {
     /// # Errors
     /// When there is no volume, it is not what is expected, or its metadata cannot be read.
     pub async fn open(store: &Store, expected: &Expected) -> Result<Published, ViewError> {
-        let descriptor = VolumeDescriptor::load(&store.store, &store.root)
-            .await
-            .map_err(|error| error.at(&store.url))?;
+        let loaded = layers::load(store).await;
+        let (descriptor, whole) = loaded.map_err(|error| error.at(&store.url))?;
+        let store = &whole;
         let keys = VolumeKeys::load(&store.store, &store.root, &descriptor, expected, 0)
             .await
             .map_err(|error| error.at(&store.url))?;
@@ -81,7 +80,7 @@ impl Published {
             store: store.clone(),
             volume: descriptor.volume,
             data_keys: sealing.as_ref().map(|sealing| sealing.keys.clone()),
-            packs: packs(store, descriptor.volume, &keys),
+            packs: packs(store, descriptor.content(), &keys),
             sealing,
             newest,
             state,

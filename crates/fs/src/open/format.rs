@@ -42,6 +42,7 @@ pub(crate) async fn make(
             },
             Expected::Sealed(_) => Protection::Aes256Gcm,
         },
+        origin: None,
     };
     let at = |error: VolumeError| error.at(&store.url);
     let VolumeDescriptor {

@@ -1,8 +1,9 @@
 //! The steps of a deletion.
 
 use async_trait::async_trait;
+use forebay_clones::holds;
 use forebay_meta::record::{DeadPack, HeldPack, Holding, SnapshotRecord};
-use forebay_meta::{Batch, Key, KeyRange};
+use forebay_meta::{Batch, Key, KeyRange, StoreError};
 use forebay_types::{PackId, SnapshotId};
 
 use super::Snapshots;
@@ -16,7 +17,8 @@ impl Snapshots {
     /// The next snapshot to delete: one whose deletion has begun, or the first that is ordered.
     fn next(&self) -> Option<(SnapshotId, Listed)> {
         let ordered = self.ordered.lock().first().copied();
-        self.context.list.next_to_delete(ordered)
+        let deferred = self.deferred.lock();
+        self.context.list.next_to_delete(ordered, &deferred)
     }
 
     /// Notes in the bucket that the deletion has begun.
@@ -97,6 +99,16 @@ impl Snapshots {
         Ok(life.bytes)
     }
 
+    /// Whether a clone needs a snapshot. Its record says that it is being deleted: none that is made from now on does.
+    async fn is_held(&self, committer: &Committer, id: SnapshotId) -> Result<bool, Halted> {
+        let (store, volume) = (&self.context.store, self.context.volume);
+        let ask = || async {
+            let holders = holds::holders(store, volume, id).await;
+            holders.map_err(|error| StoreError::Transient(error.to_string()))
+        };
+        Ok(!committer.insist(ask).await?.is_empty())
+    }
+
     /// Commits a batch after which snapshots hold `freed` bytes less.
     async fn commit(&self, committer: &Committer, batch: Batch, freed: u64) -> Result<(), Halted> {
         let mut state = self.context.progress.state();
@@ -122,6 +134,14 @@ impl BetweenCheckpoints for Snapshots {
         if !record.is_being_deleted {
             self.begin(committer, id, record).await?;
         } else if !is_released {
+            if self.is_held(committer, id).await? {
+                tracing::warn!(
+                    "snapshot {:?} is being deleted, and a clone was made of it meanwhile: it stays until the clone does not need it",
+                    record.name
+                );
+                self.deferred.lock().insert(id);
+                return Ok(());
+            }
             let (store, name) = (self.context.catalog.store(), kept_name(id));
             committer.insist(|| store.release(&name)).await?;
             *self.released.lock() = Some(id);

@@ -1,6 +1,6 @@
 //! The snapshots of the volume, in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use bytes::Bytes;
@@ -132,10 +132,11 @@ impl SnapshotList {
     pub(crate) fn next_to_delete(
         &self,
         ordered: Option<SnapshotId>,
+        deferred: &BTreeSet<SnapshotId>,
     ) -> Option<(SnapshotId, Listed)> {
         let snapshots = self.0.lock();
         let mut listed = snapshots.listed.iter();
-        let begun = listed.find(|(_, one)| one.record.is_being_deleted);
+        let begun = listed.find(|(id, one)| one.record.is_being_deleted && !deferred.contains(id));
         let next = begun.or_else(|| snapshots.listed.get_key_value(&ordered?));
         next.map(|(id, one)| (*id, one.clone()))
     }
@@ -255,7 +256,9 @@ mod tests {
         assert_ne!(list.changed(), opened);
         let names = list.names_after(1, 9);
         assert_eq!(names, [(SnapshotId(5), "made".into())]);
-        let next = list.next_to_delete(Some(SnapshotId(1))).map(|(id, _)| id);
+        let next = list
+            .next_to_delete(Some(SnapshotId(1)), &BTreeSet::new())
+            .map(|(id, _)| id);
         assert_eq!(next, Some(SnapshotId(2)));
         assert!(list.named("made").is_some_and(|(_, one)| !one.is_published));
         list.set_published(SnapshotId(5), record("made", 8));

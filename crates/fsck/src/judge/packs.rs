@@ -311,6 +311,15 @@ impl Packs {
         }
     }
 
+    /// Takes a pack at a source of the clone. Those that the clone does not refer to are no concern of it.
+    pub(crate) fn listed_at_source(&mut self, pack: PackId, bytes: u64) {
+        if self.holds(pack)
+            && let Some(row) = self.find(pack).and_then(|at| self.rows.get_mut(at))
+        {
+            row.listed = Some(bytes);
+        }
+    }
+
     /// Called after the last record, before the bucket is listed. `maps_are_unknown` if some block map cannot be read.
     pub(crate) fn judge_accounts(
         &self,

@@ -44,6 +44,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         created: 1_795_000_000,
         block_size: BLOCK_SIZE,
         protection: Protection::None { hash_key: [7; 32] },
+        origin: None,
     };
     let sealed = VolumeDescriptor {
         protection: Protection::Aes256Gcm,

@@ -101,10 +101,10 @@ impl VolumeKeys {
                 let ring = open(stored.ring, descriptor.volume, unlock).await?;
                 let ring = ring.not_older_than(seen)?;
                 Ok(VolumeKeys {
-                    secret: ring.volume_secret(),
+                    secret: ring.secret_of(descriptor.content()),
                     generation: ring.generation(),
                     sealing: Some(Sealing {
-                        keys: Arc::new(ring.into_data_keys()),
+                        keys: Arc::new(ring.into_data_keys().with_content(descriptor.content())),
                         entropy: Arc::new(SystemEntropy),
                     }),
                 })
@@ -112,7 +112,7 @@ impl VolumeKeys {
         }
     }
 
-    /// The key of the hashes of frames and of the handles of files. It stays the same when data keys are added.
+    /// The key of the hashes of frames and of the handles of files; a clone has that of its source. It stays the same when data keys are added.
     pub fn secret(&self) -> &[u8; 32] {
         self.secret.expose()
     }
@@ -141,6 +141,24 @@ pub async fn make(
     unlock: &Arc<Unlock>,
 ) -> Result<NewRing, VolumeError> {
     let ring = KeyRing::create(volume, created, &SystemEntropy);
+    let (mut ring, _) = add_slot(ring, unlock).await?;
+    Ok(NewRing(ring.encode()?))
+}
+
+/// Makes the key ring of the clone `volume` of the volume under `root`, which `unlock` opens: with its keys, and one slot.
+///
+/// # Errors
+/// When the ring of the source cannot be opened, or the key service fails.
+pub async fn make_for_clone(
+    store: &Arc<dyn ObjectStore>,
+    root: &Path,
+    source: VolumeId,
+    volume: VolumeId,
+    unlock: &Arc<Unlock>,
+) -> Result<NewRing, VolumeError> {
+    let stored = StoredRing::load(store, root).await?;
+    let ring = open(stored.ring, source, unlock).await?;
+    let ring = ring.for_clone(volume, &SystemEntropy);
     let (mut ring, _) = add_slot(ring, unlock).await?;
     Ok(NewRing(ring.encode()?))
 }

@@ -12,6 +12,7 @@ fn descriptor() -> VolumeDescriptor {
         protection: Protection::None {
             hash_key: std::array::from_fn(|n| n as u8),
         },
+        origin: None,
     }
 }
 
@@ -71,6 +72,63 @@ async fn the_descriptor_of_a_sealed_volume_has_no_key_and_is_this_text() {
     };
     assert_eq!(sealed.encode(), with_checksum(text));
     assert_eq!(load_from(&with_checksum(text)).await.unwrap(), sealed);
+}
+
+/// The same of the third format, that of clones.
+#[tokio::test]
+async fn the_descriptor_of_a_clone_names_its_sources_and_is_this_text() {
+    let text = r#"{"forebay":"volume","format":3,"volume":"07070707070707070707070707070707","created":1700000000,"block_size":4194304,"sealing":"aes-256-gcm","content":"05050505050505050505050505050505","sources":[{"at":"a/b","volume":"06060606060606060606060606060606","snapshot":3,"last_epoch":9}]}"#;
+    let source = origin::SourceVolume {
+        at: "a/b".into(),
+        volume: VolumeId([6; 16]),
+        snapshot: forebay_types::SnapshotId(3),
+        last_epoch: forebay_types::Epoch(9),
+    };
+    let clone = VolumeDescriptor {
+        protection: Protection::Aes256Gcm,
+        origin: Some(Origin {
+            content: VolumeId([5; 16]),
+            sources: vec![source],
+        }),
+        ..descriptor()
+    };
+    assert_eq!(clone.encode(), with_checksum(text));
+    assert_eq!(load_from(&with_checksum(text)).await.unwrap(), clone);
+    assert_eq!(clone.content(), VolumeId([5; 16]));
+    for (from, to) in [
+        (r#""format":3"#, r#""format":2"#),
+        (r#","content":"05050505050505050505050505050505""#, ""),
+        (
+            r#","sources":["#,
+            r#","sources":[{"at":"c","volume":"06060606060606060606060606060606","snapshot":3,"last_epoch":10},"#,
+        ),
+    ] {
+        let changed = text.replace(from, to);
+        assert_ne!(changed, text);
+        let error = load_from(&with_checksum(&changed)).await.unwrap_err();
+        assert!(matches!(error, VolumeError::Damaged { .. }), "{error}");
+    }
+    let later = text.replace(r#""format":3"#, r#""format":4"#);
+    let error = load_from(&with_checksum(&later)).await.unwrap_err();
+    assert!(
+        matches!(error, VolumeError::Newer { found: 4, .. }),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_descriptor_is_replaced_only_if_it_is_the_one_that_was_read() {
+    let (store, root) = bucket();
+    let next = VolumeDescriptor {
+        created: 5,
+        ..descriptor()
+    };
+    VolumeDescriptor::publish(&store, &root, &descriptor())
+        .await
+        .unwrap();
+    assert!(!next.replace(&store, &root, &descriptor()).await.unwrap());
+    assert!(descriptor().replace(&store, &root, &next).await.unwrap());
+    assert_eq!(VolumeDescriptor::load(&store, &root).await.unwrap(), next);
 }
 
 #[tokio::test]

@@ -90,7 +90,7 @@ pub(super) fn open_index(tail: &[u8], keys: &DataKeys) -> Result<PackIndex, Pack
         return Err(PackError::Damaged("it is shorter than an index footer"));
     };
     let footer = Footer::decode(footer)?;
-    let header = encode_pack_header(SEALED_PACK_VERSION, keys.volume(), footer.pack);
+    let header = encode_pack_header(SEALED_PACK_VERSION, keys.content(), footer.pack);
     let (index, pack_len) = footer.place().find(before, &header)?;
     let opener = keys.opener(Purpose::Pack, footer.pack.0, footer.key_id, &footer.salt);
     let opener = opener.map_err(PackError::UnknownKey)?;
@@ -98,7 +98,7 @@ pub(super) fn open_index(tail: &[u8], keys: &DataKeys) -> Result<PackIndex, Pack
     let opened = opener.open(Part::Closing, &footer.also(), &mut index, &footer.tag);
     opened.map_err(|Forged| PackError::Forged)?;
     Ok(PackIndex {
-        volume: keys.volume(),
+        volume: keys.content(),
         pack: footer.pack,
         pack_len,
         entries: decode_entries(&index, footer.pack, footer.index_offset)?,

@@ -19,6 +19,7 @@ fn sealed() -> VolumeDescriptor {
         created: 1,
         block_size: forebay_types::BLOCK_SIZE,
         protection: Protection::Aes256Gcm,
+        origin: None,
     }
 }
 

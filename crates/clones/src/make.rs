@@ -1,0 +1,234 @@
+//! Makes a clone.
+//!
+//! ```text
+//!   the place is empty, or has what an attempt left that was interrupted
+//!   -> a note at each source: from now on the snapshot is held         (removed again if it is being deleted)
+//!   -> the snapshot is there, and not being deleted
+//!   -> key ring, manifest of the snapshot, records that differ
+//!   -> the descriptor: now it is a volume
+//! ```
+//!
+//! A crash before the last step leaves no volume, and notes that hold the snapshot: the same command goes on, or
+//! `forebay clone forget` removes them. The gateway of the source marks a snapshot as being deleted before it looks for
+//! notes a last time, and here the note comes before the look at that mark: one of the two sees the other.
+
+use std::sync::Arc;
+
+use forebay_environment::{META_PREFIX, Randomness, draw};
+use forebay_meta::record::{DeadPack, HeldPack, Holding, PackRecord, kept_name};
+use forebay_meta::volume::VolumeError;
+use forebay_meta::volume::keys::{self, Expected, VolumeKeys};
+use forebay_meta::volume::notes::CloneNote;
+use forebay_meta::volume::origin::{MAX_SOURCES, Origin, SourceVolume};
+use forebay_meta::{Key, KeyRange, SlateFolder, VolumeDescriptor};
+use forebay_object::Store;
+use forebay_types::{PackId, SnapshotId, VolumeId};
+use futures_util::TryStreamExt;
+use object_store::ObjectStoreExt;
+
+use crate::patch::{self, Accounts};
+use crate::volume::{Moment, TIMEOUT, Volume};
+use crate::{CloneError, holds};
+
+/// A clone that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Its identity.
+    pub volume: VolumeId,
+    /// The snapshot.
+    pub snapshot: SnapshotId,
+    /// The snapshot's name.
+    pub name: String,
+}
+
+/// Makes the place of `to` a clone of the volume in `source` as of a snapshot: by its name, or by its number if none has the
+/// name. `made` is in seconds since 1970.
+///
+/// # Errors
+/// When there is no such snapshot, the place is taken, or the bucket fails. Then there is no clone.
+pub async fn make(
+    source: &Store,
+    to: &Store,
+    snapshot: &str,
+    expected: &Expected,
+    made: u64,
+    random: &dyn Randomness,
+) -> Result<Made, CloneError> {
+    if !source.is_beside(to) {
+        return Err(CloneError::NotBeside {
+            from: source.url.clone(),
+            to: to.url.clone(),
+        });
+    }
+    let volume = Volume::open(source, expected).await?;
+    let (id, record) = volume.newest().await?.find(snapshot).await?;
+    let Some(manifest) = volume.folder().kept(&kept_name(id)).await? else {
+        return Err(CloneError::NotKept(record.name));
+    };
+    let Some(then) = volume.kept(&kept_name(id)).await? else {
+        return Err(CloneError::NotKept(record.name));
+    };
+    let state = then.state().await?;
+    let clone = prepare(source, &volume, to, random).await?;
+
+    // The line of sources, and the notes.
+    let origin = volume.descriptor.origin.clone();
+    let mut line = origin.map_or_else(Vec::new, |origin| origin.sources);
+    if line.len() >= MAX_SOURCES {
+        return Err(CloneError::TooManySources);
+    }
+    line.push(SourceVolume {
+        at: source.place(),
+        volume: volume.descriptor.volume,
+        snapshot: id,
+        last_epoch: state.epoch,
+    });
+    let note = |snapshot| CloneNote {
+        clone,
+        at: to.place(),
+        snapshot,
+        name: record.name.clone(),
+        made,
+    };
+    for one in &line {
+        let place = source.beside(&one.at)?;
+        note(one.snapshot).put(&place.store, &place.root).await?;
+    }
+    if let Err(error) = still_there(source, &volume, expected, id).await {
+        for one in &line {
+            let place = source.beside(&one.at)?;
+            note(one.snapshot).remove(&place.store, &place.root).await?;
+        }
+        return Err(error);
+    }
+
+    let descriptor = VolumeDescriptor {
+        volume: clone,
+        created: made,
+        origin: Some(Origin {
+            content: volume.descriptor.content(),
+            sources: line,
+        }),
+        ..volume.descriptor.clone()
+    };
+    if let Expected::Sealed(unlock) = expected {
+        let (store, root) = (&source.store, &source.root);
+        let ring = keys::make_for_clone(store, root, volume.descriptor.volume, clone, unlock);
+        keys::create(&to.store, &to.root, ring.await?).await?;
+    }
+    let keys = VolumeKeys::load(&to.store, &to.root, &descriptor, expected, 0);
+    let keys = keys.await.map_err(|error| error.at(&to.url))?;
+    let folder = SlateFolder::new(
+        to.store.clone(),
+        to.path(META_PREFIX),
+        TIMEOUT,
+        keys.sealing(),
+    );
+    if !folder.put(1, manifest.alone()?).await? {
+        return Err(CloneError::Overtaken);
+    }
+    folder
+        .add(&patch::of_clone(state, &accounts(&then).await?))
+        .await?;
+    let published = VolumeDescriptor::publish(&to.store, &to.root, &descriptor).await;
+    published.map_err(|error| error.at(&to.url))?;
+    Ok(Made {
+        volume: clone,
+        snapshot: id,
+        name: record.name,
+    })
+}
+
+/// Makes sure that the place is free, removes what an interrupted attempt left there, and returns the identity of the clone.
+async fn prepare(
+    source: &Store,
+    volume: &Volume,
+    to: &Store,
+    random: &dyn Randomness,
+) -> Result<VolumeId, CloneError> {
+    let fresh = || VolumeId(draw(random));
+    let Some(example) = VolumeDescriptor::any_object(&to.store, &to.root).await? else {
+        return Ok(fresh());
+    };
+    if VolumeDescriptor::exists(&to.store, &to.root).await? {
+        let root = to.url.clone();
+        return Err(VolumeError::AlreadyFormatted { root }.into());
+    }
+    let place = to.place();
+    let notes = holds::list(source, volume.descriptor.volume).await?;
+    let left = notes.into_iter().filter_map(|hold| hold.note.ok());
+    let Some(note) = left.into_iter().find(|note| note.at == place) else {
+        let root = to.url.clone();
+        return Err(VolumeError::NotAVolume { root, example }.into());
+    };
+    tracing::info!(
+        "an interrupted attempt left objects at {}: they are removed",
+        to.url
+    );
+    let ours = [to.path(META_PREFIX), to.path("forebay.keys")];
+    let listed: Vec<_> = to.store.list(Some(&to.root)).try_collect().await?;
+    for object in listed {
+        if ours.iter().any(|one| object.location.prefix_matches(one)) {
+            match to.store.delete(&object.location).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(note.clone)
+}
+
+/// Checks, after the notes were put, that the snapshot and the line of sources are as they were before.
+async fn still_there(
+    source: &Store,
+    volume: &Volume,
+    expected: &Expected,
+    id: SnapshotId,
+) -> Result<(), CloneError> {
+    let again = Volume::open(source, expected).await?;
+    // A detachment meanwhile may have let a snapshot of an earlier source go.
+    if again.descriptor != volume.descriptor {
+        return Err(CloneError::Overtaken);
+    }
+    again
+        .newest()
+        .await?
+        .find(&id.0.to_string())
+        .await
+        .map(drop)
+}
+
+/// What a state says of snapshots and packs.
+pub(crate) async fn accounts(moment: &Moment) -> Result<Accounts, CloneError> {
+    let mut accounts = Accounts {
+        snapshots: moment.snapshots().await?.into_iter().collect(),
+        ..Accounts::default()
+    };
+    for (key, record) in moment.all::<PackRecord>(KeyRange::packs()).await? {
+        if let Key::Pack(pack) = key {
+            accounts.packs.insert(pack, record);
+        }
+    }
+    for (key, record) in moment.all::<DeadPack>(KeyRange::dead_packs()).await? {
+        if let Key::DeadPack(pack) = key {
+            accounts.dead.insert(pack, record);
+        }
+    }
+    for (key, record) in moment
+        .all::<HeldPack>(KeyRange::held_packs_from(PackId(0)))
+        .await?
+    {
+        if let Key::HeldPack(pack) = key {
+            accounts.held.insert(pack, record);
+        }
+    }
+    for (key, _) in moment
+        .all::<Holding>(KeyRange::holdings_from(SnapshotId(0)))
+        .await?
+    {
+        if let Key::Holding(id, pack) = key {
+            accounts.marks.insert((id, pack));
+        }
+    }
+    Ok(accounts)
+}

@@ -1,0 +1,243 @@
+//! Takes a volume back to a snapshot. No gateway may serve it.
+//!
+//! ```text
+//!   open for writing: fences every gateway
+//!   -> a snapshot of the state before; an epoch that no gateway has, so that no log continues this state
+//!   -> beside the metadata: a store with the snapshot's tables, and with the records that differ
+//!   -> its new tables are copied to those of the volume; nothing names them yet
+//!   -> the next manifest has the tables of that store, and keeps all snapshots: by a conditional PUT
+//! ```
+//!
+//! A crash before the last step leaves the volume as it was, with one snapshot more; after it the volume is restored. What is
+//! left beside the metadata is removed at the next restore.
+
+use forebay_environment::META_PREFIX;
+use forebay_meta::record::{SnapshotRecord, Timestamp, VolumeState, kept_name};
+use forebay_meta::volume::holder::StoredHolder;
+use forebay_meta::volume::keys::Expected;
+use forebay_meta::{Batch, Key, MetaStore, SlateSettings, SlateStore};
+use forebay_object::Store;
+use forebay_types::{CommitNumber, Epoch, SnapshotId};
+use futures_util::TryStreamExt;
+use object_store::{Error, ObjectStore, ObjectStoreExt};
+
+use crate::CloneError;
+use crate::make::accounts;
+use crate::patch;
+use crate::volume::{TIMEOUT, Volume};
+
+/// Where the store is prepared, under the volume's prefix.
+const BESIDE: &str = "meta-restore";
+/// Most snapshots of a volume, before which there is room for one more.
+pub const MAX_SNAPSHOTS: usize = 1024;
+
+/// How to restore a volume.
+#[derive(Clone, Debug)]
+pub struct Restore {
+    /// The snapshot: its name, or its number.
+    pub snapshot: String,
+    /// The name for the snapshot of the state before.
+    pub before: String,
+    /// The person who asked.
+    pub by: String,
+    /// The time.
+    pub now: Timestamp,
+    /// The highest epoch of the volume that this machine has seen.
+    pub seen: Epoch,
+    /// Go on although another gateway holds the volume.
+    pub take_over: bool,
+}
+
+/// A volume that was restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// The snapshot that it has now.
+    pub snapshot: SnapshotRecord,
+    /// The snapshot of the state before.
+    pub before: String,
+}
+
+/// Takes the volume in `store` back to a snapshot.
+///
+/// # Errors
+/// When there is no such snapshot, a gateway holds the volume, or the bucket fails. Then the volume is as it was.
+pub async fn restore(
+    store: &Store,
+    expected: &Expected,
+    request: &Restore,
+) -> Result<Restored, CloneError> {
+    let volume = Volume::open(store, expected).await?;
+    let moment = volume.newest().await?;
+    let (id, target) = moment.find(&request.snapshot).await?;
+    let snapshots = moment.snapshots().await?;
+    if snapshots.len() >= MAX_SNAPSHOTS {
+        return Err(CloneError::Full(snapshots.len()));
+    }
+    let request = &Restore {
+        before: free_name(&request.before, &snapshots),
+        ..request.clone()
+    };
+    if moment.state().await?.epoch < request.seen {
+        return Err(CloneError::PutBack);
+    }
+    let folder = volume.folder();
+    let (Some(manifest), Some(then)) = (
+        folder.kept(&kept_name(id)).await?,
+        volume.kept(&kept_name(id)).await?,
+    ) else {
+        return Err(CloneError::NotKept(target.name));
+    };
+    if !request.take_over {
+        not_held(store).await?;
+    }
+
+    let taken = keep_before(&volume, request).await?;
+    let newest = folder.newest().await?.ok_or(CloneError::Overtaken)?;
+    let now = volume.newest().await?;
+    let state_now = now.state().await?;
+    if state_now != taken {
+        return Err(CloneError::Overtaken);
+    }
+    let (accounts_then, accounts_now) = (accounts(&then).await?, accounts(&now).await?);
+    let batches = patch::of_restore(
+        (then.state().await?, &accounts_then),
+        (state_now, &accounts_now),
+    );
+    let batches = batches.map_err(CloneError::Unaccounted)?;
+
+    clear(&volume).await?;
+    let beside = volume.folder_at(volume.store.path(BESIDE));
+    if !beside.put(1, manifest.alone()?).await? {
+        return Err(CloneError::Overtaken);
+    }
+    beside.add(&batches).await?;
+    copy_tables(&volume).await?;
+    let prepared = beside.newest().await?.ok_or(CloneError::Overtaken)?;
+    if !folder
+        .put(newest.number + 1, prepared.after(&newest)?)
+        .await?
+    {
+        return Err(CloneError::Overtaken);
+    }
+    if let Err(error) = clear(&volume).await {
+        tracing::warn!("cannot remove what is left below {BESIDE}: {error}; the next restore does");
+    }
+    Ok(Restored {
+        snapshot: target,
+        before: request.before.clone(),
+    })
+}
+
+/// The name, or the name and the first number with which no snapshot has it.
+fn free_name(name: &str, snapshots: &[(SnapshotId, SnapshotRecord)]) -> String {
+    let is_free = |name: &String| snapshots.iter().all(|(_, one)| one.name != *name);
+    let numbered = (2_u64..).map(|number| format!("{name}-{number}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    names.find(is_free).unwrap_or_default()
+}
+
+/// Refuses a volume that a gateway holds, or that one left with changes in its log.
+async fn not_held(store: &Store) -> Result<(), CloneError> {
+    let Some(StoredHolder {
+        holder: Ok(holder), ..
+    }) = StoredHolder::load(&store.store, &store.root).await?
+    else {
+        return Ok(());
+    };
+    let who = || {
+        format!(
+            "the gateway at {} with the folder {}",
+            holder.host, holder.data_dir
+        )
+    };
+    match holder.stopped {
+        Some(stopped) if stopped.unpublished_bytes == 0 => Ok(()),
+        Some(_) => Err(CloneError::Held(format!(
+            "{}, which stopped with changes in its log that the bucket does not have: start it and stop it, and it",
+            who()
+        ))),
+        None => Err(CloneError::Held(who())),
+    }
+}
+
+/// Fences every gateway, and keeps the newest state as a snapshot. Returns the volume's state after that.
+async fn keep_before(volume: &Volume, request: &Restore) -> Result<VolumeState, CloneError> {
+    let settings = SlateSettings {
+        timeout: TIMEOUT,
+        ..SlateSettings::default()
+    };
+    let (bucket, sealing) = (volume.store.store.clone(), volume.sealing.clone());
+    let store =
+        SlateStore::open_with(bucket, volume.meta(), settings, sealing, |store| store).await?;
+    let kept = keep_in(&store, volume, request).await;
+    store.close().await?;
+    kept
+}
+
+async fn keep_in(
+    store: &SlateStore,
+    volume: &Volume,
+    request: &Restore,
+) -> Result<VolumeState, CloneError> {
+    // Nothing else writes from here on.
+    let state = volume.newest().await?.state().await?;
+    let commit = CommitNumber(state.history.commit.0.saturating_add(1));
+    let id = SnapshotId(state.history.last_snapshot.saturating_add(1));
+    let record = SnapshotRecord {
+        is_being_deleted: false,
+        commit,
+        lsn: state.published,
+        used_bytes: state.used_bytes,
+        used_inodes: state.used_inodes,
+        made: request.now,
+        name: request.before.clone(),
+        made_by: request.by.clone(),
+    };
+    let mut taken = VolumeState {
+        epoch: Epoch(state.epoch.0.saturating_add(1)),
+        gateway: [0; 16],
+        ..state
+    };
+    taken.history.commit = commit;
+    taken.history.last_snapshot = id.0;
+    let mut batch = Batch::new();
+    batch.put(&Key::Snapshot(id), &record);
+    batch.put(&Key::Volume, &taken);
+    store.commit(&batch).await?;
+    store.keep(&kept_name(id)).await?;
+    Ok(taken)
+}
+
+/// Copies the tables that the prepared store has of its own.
+async fn copy_tables(volume: &Volume) -> Result<(), CloneError> {
+    let store = &volume.store;
+    let from = store.path(&format!("{BESIDE}/compacted"));
+    let tables: Vec<_> = store.store.list(Some(&from)).try_collect().await?;
+    for table in tables {
+        let Some(name) = table.location.filename() else {
+            continue;
+        };
+        let to = store.path(&format!("{META_PREFIX}/compacted/{name}"));
+        // As it is: what seals it, and its pad, depend on its name alone.
+        let bytes = store.store.get(&table.location).await?.bytes().await?;
+        store.store.put(&to, bytes.into()).await?;
+    }
+    Ok(())
+}
+
+/// Removes what is left of an earlier restore.
+async fn clear(volume: &Volume) -> Result<(), CloneError> {
+    let store = &volume.store;
+    let left: Vec<_> = store
+        .store
+        .list(Some(&store.path(BESIDE)))
+        .try_collect()
+        .await?;
+    for object in left {
+        match store.store.delete(&object.location).await {
+            Ok(()) | Err(Error::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
