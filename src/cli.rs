@@ -21,6 +21,7 @@ mod scrub;
 mod snapshot;
 mod top;
 mod trace;
+mod undelete;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +31,7 @@ use std::time::Duration;
 use clap::builder::Str;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use crate::admin::{QuotaRequest, SnapshotRequest, VolumePath};
+use crate::admin::{QuotaRequest, SnapshotRequest, TrashRequest, VolumePath};
 use crate::bench::Plan;
 use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Value};
 use crate::new_volume::NewVolume;
@@ -93,6 +94,13 @@ pub enum Request {
     Snapshot {
         /// The request to the gateway.
         request: SnapshotRequest,
+        /// As JSON.
+        json: bool,
+    },
+    /// List the trash of a running gateway, or bring something back from it.
+    Undelete {
+        /// The request to the gateway.
+        request: TrashRequest,
         /// As JSON.
         json: bool,
     },
@@ -186,6 +194,10 @@ pub fn parse(
         },
         "status" if matches.get_flag("check") => Request::Check,
         "status" => Request::Status {
+            json: matches.get_flag("json"),
+        },
+        "undelete" => Request::Undelete {
+            request: undelete::request(matches),
             json: matches.get_flag("json"),
         },
         "exports" => Request::Exports {
@@ -330,6 +342,7 @@ pub fn command() -> Command {
         )
         .subcommand(quota::command(&json))
         .subcommand(snapshot::command(&json))
+        .subcommand(undelete::command(&json))
         .subcommand(past::changes(&json))
         .subcommand(past::versions(&json))
         .subcommand(

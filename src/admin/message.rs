@@ -11,8 +11,8 @@ use crate::trace::{TraceRequest, TracedCall};
 
 use super::{
     EventsRequest, ExportStatus, FlushReport, GcOrder, GcReport, LiveRequest, QuotaReport,
-    QuotaRequest, ScrubReport, ScrubRequest, SnapshotReport, SnapshotRequest, Status, VolumePath,
-    WhereReport,
+    QuotaRequest, ScrubReport, ScrubRequest, SnapshotReport, SnapshotRequest, Status, TrashReport,
+    TrashRequest, VolumePath, WhereReport,
 };
 
 /// A client's message. Unknown fields are refused, not ignored.
@@ -33,6 +33,7 @@ pub(super) enum Command {
     Status,
     Quota(QuotaRequest),
     Snapshot(SnapshotRequest),
+    Trash(TrashRequest),
     Scrub(ScrubRequest),
     Gc(GcOrder),
     Events(EventsRequest),
@@ -49,6 +50,7 @@ pub(super) enum Reply {
     Status(Box<Status>),
     Quota(Vec<QuotaReport>),
     Snapshot(Vec<SnapshotReport>),
+    Trash(TrashReport),
     Scrub(Box<ScrubReport>),
     Gc(GcReport),
     Where(Box<WhereReport>),
@@ -69,7 +71,7 @@ pub(super) enum Reply {
     Error(String),
 }
 
-/// Maximum length of a request: one with a path of 2 KiB, whatever its characters are.
+/// Maximum length of a request: one with two paths of 2 KiB, whatever its characters are.
 pub(super) const REQUEST_LIMIT: usize = 16 << 10;
 
 /// Maximum length of a reply that a client accepts. A status has some 2 KiB, a client of an export 200 bytes, a quota

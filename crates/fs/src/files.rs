@@ -8,6 +8,7 @@
 //!   durability  how safe a change is before it is answered
 //!   quota       FSSTAT, and what operators set
 //!   snapshots   making them
+//!   trash       what was removed and can be brought back
 //!   healing     what the healer needs of files
 //!   whereabouts where a file or tree is, for operators
 //! ```
@@ -23,6 +24,7 @@ pub(crate) mod quota;
 mod read;
 mod read_bytes;
 pub(crate) mod snapshots;
+pub(crate) mod trash;
 mod wanted_frames;
 pub(crate) mod whereabouts;
 

@@ -3,6 +3,7 @@
 mod file_system;
 mod metrics;
 mod snapshots;
+mod trash;
 
 use std::path::PathBuf;
 use std::sync::Arc;
