@@ -97,10 +97,10 @@ impl Status {
     pub(crate) fn of(rooms: &Rooms, volume: VolumeId) -> Status {
         let (state, progress) = (&*rooms.state, rooms.publisher.progress());
         let published = progress.published();
+        let trash = state.accounts.trash().used();
         // As a part of the expression below, the guard would be held until its end, and `oldest_unpublished` locks
         // again: that would never be granted while a checkpoint waits between the two to close.
         let checkpoint = state.checkpoint_lock.read().id;
-        let trash = state.accounts.trash().used();
         Status {
             volume,
             epoch: progress.state().epoch,
