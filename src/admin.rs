@@ -1,4 +1,4 @@
-//! The control socket: connects `forebay flush`, `status`, `exports`, `events`, `trace`, `top`, `quota`, `snapshot`, `restore`, `scrub` and `gc` with a
+//! The control socket: connects `forebay flush`, `status`, `exports`, `events`, `trace`, `top`, `quota`, `snapshot`, `restore`, `undelete`, `scrub` and `gc` with a
 //! running gateway.
 //!
 //! A gateway listens on a Unix socket in its `data_dir`. A connection carries one request and one
@@ -46,6 +46,7 @@ mod snapshot;
 mod space;
 mod status;
 mod trace;
+mod trash;
 
 #[cfg(test)]
 pub(crate) mod fake;
@@ -63,7 +64,7 @@ use crate::trace::Paths;
 
 pub use client::{
     ClientError, events, exports, flush, follow_events, gc, live, quota, restore, scrub, snapshot,
-    status, trace, whereabouts,
+    status, trace, trash, whereabouts,
 };
 pub use events::{EventsRequest, Followed};
 pub use exports::ExportStatus;
@@ -86,6 +87,7 @@ pub use status::{
     RequestTotal, Status, StoreError,
 };
 pub use trace::Traced;
+pub use trash::{TRASH_HEAD, TrashReport, TrashRequest, TrashRow, TrashTable};
 
 /// The operations of a gateway that the control socket and admin HTTP need.
 pub trait Control: Paths + 'static {
@@ -127,6 +129,13 @@ pub trait Control: Paths + 'static {
         &self,
         request: SnapshotRequest,
     ) -> impl Future<Output = Result<Vec<SnapshotReport>, String>> + Send;
+
+    /// Executes a request about the trash; returns the objects that it concerned. What is brought back is stable when this
+    /// returns.
+    fn trash(
+        &self,
+        request: TrashRequest,
+    ) -> impl Future<Output = Result<TrashReport, String>> + Send;
 
     /// Executes a request about the scrub; returns the state of the scrub after it.
     fn scrub(

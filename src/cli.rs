@@ -23,6 +23,7 @@ mod scrub;
 mod snapshot;
 mod top;
 mod trace;
+mod undelete;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -32,7 +33,7 @@ use std::time::Duration;
 use clap::builder::Str;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use crate::admin::{QuotaRequest, SnapshotRequest, VolumePath};
+use crate::admin::{QuotaRequest, SnapshotRequest, TrashRequest, VolumePath};
 use crate::bench::Plan;
 use crate::config::{CONFIG_VARIABLE, Inputs, SETTINGS, SYSTEM_FILE, Setting, Value};
 use crate::new_volume::NewVolume;
@@ -104,6 +105,13 @@ pub enum Request {
     Clone(CloneRequest),
     /// Put something of a snapshot back, or take the whole volume back to it.
     Restore(RestoreRequest),
+    /// List the trash of a running gateway, or bring something back from it.
+    Undelete {
+        /// The request to the gateway.
+        request: TrashRequest,
+        /// As JSON.
+        json: bool,
+    },
     /// Print something about earlier states of the volume, out of its bucket.
     Past(PastRequest),
     /// Print the rules of a running gateway's exports.
@@ -201,6 +209,10 @@ pub fn parse(
             let matches = matches.subcommand().map_or(matches, |(_, matches)| matches);
             return Ok((request, with_flags(matches, environment)));
         }
+        "undelete" => Request::Undelete {
+            request: undelete::request(matches),
+            json: matches.get_flag("json"),
+        },
         "exports" => Request::Exports {
             json: matches.get_flag("json"),
         },
@@ -349,6 +361,7 @@ pub fn command() -> Command {
         .subcommand(snapshot::command(&json))
         .subcommand(restore::command(&json))
         .subcommand(clone::clone(&json))
+        .subcommand(undelete::command(&json))
         .subcommand(past::changes(&json))
         .subcommand(past::versions(&json))
         .subcommand(

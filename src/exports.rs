@@ -11,7 +11,7 @@ use forebay_nfs::{
 };
 
 use crate::admin::ExportStatus;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Value as _};
 
 /// The exports of the server: directories, clients, and identities.
 pub fn served(config: &Config) -> Vec<Export> {
@@ -73,6 +73,7 @@ fn rules(entry: &config::Export) -> Vec<Rule> {
             config::SnapshotDirectory::Visible => SnapshotAccess::Visible,
             config::SnapshotDirectory::Off => SnapshotAccess::Off,
         },
+        trash: entry.trash.0.unwrap_or_default(),
     };
     let all = entry.clients.ranges().to_vec();
     match entry.squash {
@@ -171,6 +172,9 @@ pub fn described(exports: &[Export]) -> Vec<ExportStatus> {
                     SnapshotAccess::Off => "off",
                 }
                 .to_owned(),
+                trash: config::MaybeDuration(Some(rule.trash).filter(|time| !time.is_zero()))
+                    .write()
+                    .to_string(),
             };
             lines.extend(rule.clients.iter().map(line));
         }

@@ -3,6 +3,7 @@
 mod control;
 mod cost;
 mod metrics;
+mod trash;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -382,6 +383,7 @@ fn fs_config(config: &Config) -> FsConfig {
         pack_bytes: config.pack_bytes.bytes(),
         volume_limit: config.volume_limit.bytes(),
         snapshots_count: config.snapshots_count.is_on(),
+        trash_limit: config.trash_limit.bytes(),
         disk_cache_limit: config.disk_cache_limit.bytes(),
         rewrite_below: config.rewrite_below,
         background_rate: config.background_rate.bytes(),

@@ -62,4 +62,5 @@ mod taken_over;
 pub mod tls;
 pub mod top;
 pub mod trace;
+pub mod undelete;
 pub mod watch;

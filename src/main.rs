@@ -207,6 +207,14 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
                 print(&report.to_string())
             }
         }
+        Request::Undelete { request, json } => {
+            let data_dir = load()?.data_dir;
+            let show = |text: &str| match print(text) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            };
+            block_on(forebay::undelete::undelete(&data_dir, request, json, show))
+        }
         Request::Scrub(ScrubCommand { request, json }) => {
             let data_dir = load()?.data_dir;
             let said = match request {

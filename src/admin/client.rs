@@ -18,7 +18,8 @@ use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
 use super::{
     EventsRequest, ExportStatus, FlushReport, Followed, GcOrder, GcReport, LiveRequest,
     QuotaReport, QuotaRequest, RestoreOrder, RestoreReport, ScrubReport, ScrubRequest,
-    SnapshotReport, SnapshotRequest, Status, Traced, VolumePath, WhereReport, folder_lock,
+    SnapshotReport, SnapshotRequest, Status, Traced, TrashReport, TrashRequest, VolumePath,
+    WhereReport, folder_lock,
 };
 
 /// How long a gateway may take to report its status.
@@ -205,6 +206,17 @@ pub async fn snapshot(
 pub async fn restore(data_dir: &Path, order: RestoreOrder) -> Result<RestoreReport, ClientError> {
     match ask(data_dir, Command::Restore(order), None).await? {
         Reply::Restored(report) => Ok(report),
+        other => Err(unexpected(data_dir, other)),
+    }
+}
+
+/// Sends `request` about the trash to the gateway that uses `data_dir`, and waits for its end however long that takes.
+///
+/// # Errors
+/// As for [`status`], and the reason if the request cannot be done.
+pub async fn trash(data_dir: &Path, request: TrashRequest) -> Result<TrashReport, ClientError> {
+    match ask(data_dir, Command::Trash(request), None).await? {
+        Reply::Trash(report) => Ok(report),
         other => Err(unexpected(data_dir, other)),
     }
 }
@@ -410,6 +422,7 @@ fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
         | Reply::Quota(_)
         | Reply::Snapshot(_)
         | Reply::Restored(_)
+        | Reply::Trash(_)
         | Reply::Scrub(_)
         | Reply::Gc(_)
         | Reply::Where(_)

@@ -32,6 +32,8 @@ pub struct ExportStatus {
     pub compression: String,
     /// How clients see snapshots: `hidden`, `visible` or `off`.
     pub snapshot_directory: String,
+    /// How long removed and replaced files stay in the trash, or `none`.
+    pub trash: String,
 }
 
 impl fmt::Display for ExportStatus {
@@ -50,6 +52,7 @@ impl fmt::Display for ExportStatus {
             commit,
             compression,
             snapshot_directory,
+            trash,
         } = self;
         // Like exportfs: defaults are left out.
         let xprtsec = match xprtsec.as_str() {
@@ -60,6 +63,10 @@ impl fmt::Display for ExportStatus {
             "hidden" => String::new(),
             some => format!(",snapshot_directory={some}"),
         };
+        let trash = match trash.as_str() {
+            "none" => String::new(),
+            some => format!(",trash={some}"),
+        };
         let compression = match compression.as_str() {
             "1-9" => String::new(),
             some => format!(",compression={some}"),
@@ -67,7 +74,7 @@ impl fmt::Display for ExportStatus {
         write!(
             f,
             "{path} {client}({access},{squash},anonuid={anonuid},anongid={anongid},sec={sec},\
-             {source_port}{xprtsec},commit={commit}{compression}{snapshots})"
+             {source_port}{xprtsec},commit={commit}{compression}{snapshots}{trash})"
         )
     }
 }

@@ -109,6 +109,10 @@ impl<T: Send + Sync + 'static> Control for FakeWith<T> {
         }
     }
 
+    async fn trash(&self, request: TrashRequest) -> Result<TrashReport, String> {
+        Err(format!("{request:?}"))
+    }
+
     async fn scrub(&self, request: ScrubRequest) -> Result<ScrubReport, String> {
         self.orders.lock().push(format!("{request:?}"));
         match request {
@@ -216,6 +220,8 @@ pub(crate) fn some_status() -> Status {
         },
         snapshots: 4,
         snapshot_held_bytes: 7 << 20,
+        trash_objects: 9,
+        trash_bytes: 3 << 20,
         next_snapshot: Some(1_795_737_600),
         damaged_frames: 2,
         dedup: Some(Deduplication {
@@ -370,6 +376,7 @@ pub(crate) fn export() -> ExportStatus {
         commit: "disk".to_owned(),
         compression: "3".to_owned(),
         snapshot_directory: "hidden".to_owned(),
+        trash: "none".to_owned(),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::trace::{TraceRequest, TracedCall};
 use super::{
     EventsRequest, ExportStatus, FlushReport, GcOrder, GcReport, LiveRequest, QuotaReport,
     QuotaRequest, RestoreOrder, RestoreReport, ScrubReport, ScrubRequest, SnapshotReport,
-    SnapshotRequest, Status, VolumePath, WhereReport,
+    SnapshotRequest, Status, TrashReport, TrashRequest, VolumePath, WhereReport,
 };
 
 /// A client's message. Unknown fields are refused, not ignored.
@@ -34,6 +34,7 @@ pub(super) enum Command {
     Quota(QuotaRequest),
     Snapshot(SnapshotRequest),
     Restore(RestoreOrder),
+    Trash(TrashRequest),
     Scrub(ScrubRequest),
     Gc(GcOrder),
     Events(EventsRequest),
@@ -51,6 +52,7 @@ pub(super) enum Reply {
     Quota(Vec<QuotaReport>),
     Snapshot(Vec<SnapshotReport>),
     Restored(RestoreReport),
+    Trash(TrashReport),
     Scrub(Box<ScrubReport>),
     Gc(GcReport),
     Where(Box<WhereReport>),
@@ -71,7 +73,7 @@ pub(super) enum Reply {
     Error(String),
 }
 
-/// Maximum length of a request: one with a path of 2 KiB, whatever its characters are.
+/// Maximum length of a request: one with two paths of 2 KiB, whatever its characters are.
 pub(super) const REQUEST_LIMIT: usize = 16 << 10;
 
 /// Maximum length of a reply that a client accepts. A status has some 2 KiB, a client of an export 200 bytes, a quota

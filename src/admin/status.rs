@@ -74,6 +74,12 @@ pub struct Status {
     /// Bytes of packs in the bucket to which snapshots refer, and no live file.
     #[serde(default)]
     pub snapshot_held_bytes: u64,
+    /// Objects in the trash.
+    #[serde(default)]
+    pub trash_objects: u64,
+    /// Bytes of files in the trash.
+    #[serde(default)]
+    pub trash_bytes: u64,
     /// When the next snapshot of `snapshot_schedule` is due, in seconds since 1970; null without a schedule.
     #[serde(default)]
     pub next_snapshot: Option<i64>,
@@ -293,6 +299,10 @@ impl fmt::Display for Status {
                 "snapshots",
                 format!("{}, which hold {held}", self.snapshots),
             )?;
+        }
+        if self.trash_objects > 0 {
+            let bytes = size(self.trash_bytes);
+            row("trash", format!("{} objects, {bytes}", self.trash_objects))?;
         }
         if let Some(next) = self.next_snapshot {
             row("next snapshot", format!("{} (UTC)", utc(next)))?;

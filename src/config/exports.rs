@@ -26,8 +26,8 @@ use super::error::nearest_of;
 use super::raw::RawExport;
 use super::text::{FileText, scalar_or_list};
 use super::{
-    Access, Clients, CommitMode, Compression, Config, ConfigError, LogMode, Security, Setting,
-    SnapshotDirectory, Source, SourcePort, Squash, Value, Written, Xprtsec,
+    Access, Clients, CommitMode, Compression, Config, ConfigError, LogMode, MaybeDuration,
+    Security, Setting, SnapshotDirectory, Source, SourcePort, Squash, Value, Written, Xprtsec,
 };
 
 /// The key of the tables in the file.
@@ -133,6 +133,8 @@ options! {
     compression_level: Levels;
     /// How they see snapshots.
     snapshot_directory: SnapshotDirectory;
+    /// How long removed and replaced files stay in the trash.
+    trash: MaybeDuration;
 }
 
 /// Extracts the tables of a file; errors are added to `errors`.

@@ -65,6 +65,9 @@ settings! {
         /// How clients see snapshots: every directory has a directory `.snapshot`, which no listing shows (`hidden`) or the
         /// listing of the export's own directory shows (`visible`); with `off` clients do not see snapshots.
         snapshot_directory: SnapshotDirectory = Fixed("hidden");
+        /// How long files that clients remove or replace stay in the [trash](snapshots.md#trash), from which `forebay
+        /// undelete` brings them back, as in `24h`: whole seconds. `none` deletes them at once.
+        trash: MaybeDuration = Fixed("none");
         /// Required protection of connections: `none` is no protection, `tls` is TLS, `mtls` is TLS with a client
         /// certificate that `tls_client_ca` accepts. A better protection than a listed one is accepted as well.
         xprtsec: Xprtsec = Fixed("none,tls,mtls");
@@ -185,6 +188,9 @@ settings! {
         /// `15m x 8,1h x 24,1d x 30`: one every 15 minutes, of which the last 8 are kept, and so on. At times in UTC:
         /// `1d` is midnight. Intervals are 1m to 366d; all together keep 1000 at most. `none` makes and deletes none.
         snapshot_schedule: Schedules = Fixed("none");
+        /// Bytes that the [trash](snapshots.md#trash) may take, with 4 KiB for each object in it. What would be deleted
+        /// first anyway makes room. The trash counts in no quota, and not against `volume_limit`.
+        trash_limit: Size = Fixed("100GiB"), "1MiB" to "1EiB";
     }
     "Integrity" {
         /// How often each pack is read back from the bucket and verified, in the background: 1h or more. `0s` is never,

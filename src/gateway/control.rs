@@ -15,7 +15,8 @@ use crate::admin::{
     self, ArchivedLogs, CheckpointState, Compression, Control, Deduplication, DiskCache,
     ExportStatus, FlushReport, GcOrder, GcReport, KnownSpace, LogError, PathRefusal, QuotaLimit,
     QuotaReport, QuotaRequest, RestoreOrder, RestoreReport, ScrubReport, ScrubRequest,
-    SnapshotReport, SnapshotRequest, Space, Status, StoreError, VolumePath, WhereReport,
+    SnapshotReport, SnapshotRequest, Space, Status, StoreError, TrashReport, TrashRequest,
+    VolumePath, WhereReport,
 };
 use crate::exports;
 use crate::health::Health;
@@ -140,6 +141,8 @@ impl Control for NfsGateway {
             space: space(&status.collector),
             snapshots: status.snapshots as u64,
             snapshot_held_bytes: status.held_bytes,
+            trash_objects: status.trash_entries,
+            trash_bytes: status.trash_bytes,
             next_snapshot: self.keeper.next(self.volume.now().seconds),
             damaged_frames: status.damaged_frames,
             dedup: status.dedup.map(|dedup| Deduplication {
@@ -211,6 +214,10 @@ impl Control for NfsGateway {
     async fn snapshot(&self, request: SnapshotRequest) -> Result<Vec<SnapshotReport>, String> {
         let snapshots = self.do_snapshot(request).await;
         snapshots.map_err(|error| error.to_string())
+    }
+
+    async fn trash(&self, request: TrashRequest) -> Result<TrashReport, String> {
+        super::trash::answer(&self.volume, request).await
     }
 
     async fn quota(&self, request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {

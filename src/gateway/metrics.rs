@@ -113,6 +113,15 @@ fn add_space(status: &Status, samples: &mut Samples) {
     }
     gauge(samples, &table::SNAPSHOTS, status.snapshots as u64);
     gauge(samples, &table::SNAPSHOT_HELD, status.held_bytes);
+    gauge(samples, &table::TRASH_OBJECTS, status.trash_entries);
+    gauge(samples, &table::TRASH, status.trash_bytes);
+    for (cause, objects) in [
+        ("time", status.trash_expired),
+        ("room", status.trash_displaced),
+    ] {
+        let value = Value::Counter(objects as f64);
+        samples.add(&table::TRASH_DELETED, [cause.into()], value);
+    }
     gauge(samples, &table::PACKS_TO_REWRITE, collector.to_rewrite);
     counter(samples, &table::PACKS_REWRITTEN, collector.rewritten);
     counter(samples, &table::REWRITTEN, collector.copied_bytes);

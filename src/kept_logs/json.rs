@@ -122,6 +122,9 @@ fn name_event(event: &NameEvent) -> Value {
             "mode": record.mode, "uid": record.uid, "gid": record.gid, "links": record.nlink,
         }),
         NameEvent::Gone { inode } => json!({"change": "gone", "inode": inode.0}),
+        NameEvent::Trash { inode, is_in } => {
+            json!({"change": "trash", "inode": inode.0, "is_in": is_in})
+        }
         NameEvent::Named {
             directory,
             name: called,

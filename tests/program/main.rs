@@ -40,5 +40,6 @@ mod takeover;
 mod tls;
 mod top;
 mod trace;
+mod trash;
 mod waits;
 mod where_is;

@@ -95,7 +95,10 @@ impl Objects {
         let Key::Inode(inode) = Key::decode(&difference.key)? else {
             return Ok(());
         };
-        let marks = match difference.records()? {
+        // What is in the trash has been removed.
+        let (old, new) = difference.records::<InodeRecord>()?;
+        let live = |record: &InodeRecord| !record.is_in_trash();
+        let marks = match (old.filter(live), new.filter(live)) {
             (None, None) => Marks::default(),
             (None, Some(record)) => of_kind(&record, Marks::MADE),
             (Some(record), None) => of_kind(&record, Marks::REMOVED),

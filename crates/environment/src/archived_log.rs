@@ -262,6 +262,7 @@ mod tests {
             used_inodes: 1,
             charged_bytes: Some(0),
             history: Default::default(),
+            trash: Default::default(),
         }
     }
 

@@ -61,6 +61,8 @@ pub struct FsConfig {
     pub volume_limit: u64,
     /// Whether bytes that only snapshots refer to count against that as well.
     pub snapshots_count: bool,
+    /// Bytes that the trash may take, with 4 KiB for each object in it.
+    pub trash_limit: u64,
     /// The most objects of the volume.
     pub inode_limit: u64,
     /// Nodes that are kept in memory though nothing of them is unpublished.
@@ -195,6 +197,7 @@ impl FsConfig {
             early_bytes: 2 * BLOCK_SIZE,
             volume_limit: 1 << 50,
             snapshots_count: false,
+            trash_limit: u64::MAX,
             inode_limit: u64::from(u32::MAX),
             node_limit: to_usize(MOST_NODES),
             overlay_limit: MOST_FOR_NAMES,

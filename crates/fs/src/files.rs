@@ -9,6 +9,7 @@
 //!   quota       FSSTAT, and what operators set
 //!   snapshots   making them
 //!   graft       content that is in the bucket already, for a restore
+//!   trash       what was removed and can be brought back
 //!   healing     what the healer needs of files
 //!   whereabouts where a file or tree is, for operators
 //! ```
@@ -25,6 +26,7 @@ pub(crate) mod quota;
 mod read;
 mod read_bytes;
 pub(crate) mod snapshots;
+pub(crate) mod trash;
 mod wanted_frames;
 pub(crate) mod whereabouts;
 

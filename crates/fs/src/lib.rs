@@ -49,6 +49,7 @@ pub use damages::{DamageState, DamagedFrame};
 pub use display_path::DisplayPath;
 pub use files::durability::CommitMode;
 pub use files::quota::{LimitChange, Quota, QuotaError};
+pub use files::trash::{TrashEntry, TrashError, Wanted};
 pub use files::whereabouts::{FlushedPath, PathError, Unknown, Whereabouts};
 pub use forebay_environment::state_file::{LocalError, epoch_seen, key_ring_seen};
 pub use forebay_environment::{Clock, Compute, Environment, LocalFolder, Metadata, Randomness};

@@ -150,7 +150,7 @@ async fn set_record(
             let mut state = node.lock();
             let open = volume.checkpoint_lock.read();
             open.begin_change(&node, &mut state);
-            volume.set_tree(&mut state, record.tree);
+            volume.accounts.place(&mut state.charge, &record);
             // The bucket, not the log, knows which block maps are valid and how many bytes they hold.
             state.record = record.with_maps_of(&state.record);
             state.last_lsn = end;

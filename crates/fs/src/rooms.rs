@@ -211,6 +211,7 @@ impl Rooms {
                 .causing(Cause::Publish),
             Engine::new("log", self.state.clone().watch_log(local.clone())),
             Engine::new("quotas", self.files.clone().move_counts_forever()),
+            Engine::new("trash", self.files.clone().empty_trash_forever()),
             Engine::new("collector", self.collector.clone().run_forever())
                 .causing(Cause::Collector),
             Engine::new("scrub", self.scrub.clone().run_forever()).causing(Cause::Scrub),

@@ -9,6 +9,7 @@
 //!   journal         the log, or only a position
 //!   log_failure     a flush of the log fails
 //!   snapshot_list   the snapshots of the volume
+//!   trash           when the trash has work
 //!   signals         the volume has stopped, the publisher is needed, memory was freed
 //!   store_trouble   trouble with the bucket
 //! ```
@@ -37,6 +38,7 @@ mod read_streams;
 mod signals;
 mod snapshot_list;
 mod store_trouble;
+mod trash;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -76,6 +78,7 @@ pub use signals::Stopped;
 pub use snapshot_list::BadSnapshotName;
 pub(crate) use snapshot_list::{Listed, MAX_SNAPSHOTS, SnapshotList, check_name};
 pub(crate) use store_trouble::StoreTrouble;
+pub(crate) use trash::Trash;
 
 /// The state of one volume.
 pub(crate) struct State {
@@ -108,6 +111,7 @@ pub(crate) struct State {
     replayed: AtomicU64,
     verifier: Mutex<Verifier>,
     pub(crate) snapshots: Arc<SnapshotList>,
+    pub(crate) trash: Trash,
     /// The closed checkpoints that are not published yet.
     closed: ClosedCheckpoints,
 }
@@ -163,6 +167,7 @@ impl State {
             replayed: AtomicU64::new(parts.start.0),
             verifier: Mutex::new(parts.verifier),
             snapshots: Arc::new(parts.snapshots),
+            trash: Trash::default(),
             closed: ClosedCheckpoints::default(),
         }
     }

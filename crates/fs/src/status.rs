@@ -1,5 +1,6 @@
 //! The status of a volume: what is not in the bucket yet, and how full the limits are.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay_pack_store::{DiskCache, DiskCacheStatus};
@@ -66,6 +67,14 @@ pub struct Status {
     pub snapshots: usize,
     /// Bytes of packs in the bucket to which snapshots refer, and no live file.
     pub held_bytes: u64,
+    /// Objects in the trash: files, and directories that were removed.
+    pub trash_entries: u64,
+    /// Bytes of files in the trash.
+    pub trash_bytes: u64,
+    /// Objects that were deleted from the trash since the start because their time was over.
+    pub trash_expired: u64,
+    /// The same, because room was needed.
+    pub trash_displaced: u64,
     /// The content of the packs, and the work of the collector.
     pub collector: CollectorStatus,
     /// Objects in the volume.
@@ -88,6 +97,7 @@ impl Status {
     pub(crate) fn of(rooms: &Rooms, volume: VolumeId) -> Status {
         let (state, progress) = (&*rooms.state, rooms.publisher.progress());
         let published = progress.published();
+        let trash = state.accounts.trash().used();
         // As a part of the expression below, the guard would be held until its end, and `oldest_unpublished` locks
         // again: that would never be granted while a checkpoint waits between the two to close.
         let checkpoint = state.checkpoint_lock.read().id;
@@ -117,6 +127,10 @@ impl Status {
             used_bytes: progress.state().used_bytes,
             snapshots: state.snapshots.len(),
             held_bytes: progress.state().history.held_bytes,
+            trash_entries: trash.files,
+            trash_bytes: trash.bytes,
+            trash_expired: state.trash.expired.load(Ordering::Relaxed),
+            trash_displaced: state.trash.displaced.load(Ordering::Relaxed),
             collector: rooms.collector.current_status(),
             inodes: state.accounts.volume().used().files,
             nodes: state.nodes.len(),

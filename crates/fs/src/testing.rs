@@ -95,6 +95,7 @@ impl World {
             used_inodes: 1,
             charged_bytes: Some(0),
             history: Default::default(),
+            trash: Default::default(),
         };
         World {
             sharing: Arc::new(Sharing::new(config.dedup)),

@@ -4,6 +4,7 @@ mod file_system;
 mod metrics;
 mod restore;
 mod snapshots;
+mod trash;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -44,6 +44,7 @@ mod semantics;
 mod snapshots;
 mod store_faults;
 mod traps;
+mod trash;
 mod truncating;
 mod uploads_in_flight;
 mod watchdog;

@@ -104,6 +104,10 @@ pub enum VolumeCount {
     ChargedBytes,
     /// Bytes of dead packs that snapshots hold.
     HeldBytes,
+    /// Objects in the trash.
+    TrashObjects,
+    /// Bytes of the objects in the trash.
+    TrashBytes,
 }
 
 impl fmt::Display for VolumeCount {
@@ -113,6 +117,8 @@ impl fmt::Display for VolumeCount {
             VolumeCount::Objects => "objects",
             VolumeCount::ChargedBytes => "bytes charged to quotas",
             VolumeCount::HeldBytes => "bytes that snapshots hold",
+            VolumeCount::TrashObjects => "objects in the trash",
+            VolumeCount::TrashBytes => "bytes in the trash",
         })
     }
 }
@@ -239,6 +245,11 @@ pub enum Finding {
     #[error("snapshots {first} and {snapshot} have the same name: {name:?}")]
     SnapshotsWithOneName { #[serde(serialize_with = "of_snapshot")] snapshot: SnapshotId, #[serde(serialize_with = "of_snapshot")] first: SnapshotId, name: String },
 
+    #[error("there is an entry in the trash for inode {inode}, {why}")]
+    TrashOfNothing { #[serde(serialize_with = "number")] inode: Inode, why: &'static str },
+    #[error("the mark that inode {inode} stays in the trash until second {until} {why}")]
+    WrongTrashMark { #[serde(serialize_with = "number")] inode: Inode, until: u64, why: &'static str },
+
     #[error("there is a quota of inode {inode}, {why}")]
     QuotaOfNoDirectory { #[serde(serialize_with = "number")] inode: Inode, why: &'static str },
     #[error("the tree of inode {inode} counts {says_bytes} bytes and {says_files} objects, but has {is_bytes} and {is_files}")]
@@ -305,6 +316,8 @@ impl Finding {
             Finding::WrongHolder { .. } => "wrong-holder",
             Finding::WrongMark { .. } => "wrong-mark",
             Finding::SnapshotsWithOneName { .. } => "snapshots-with-one-name",
+            Finding::TrashOfNothing { .. } => "trash-of-nothing",
+            Finding::WrongTrashMark { .. } => "wrong-trash-mark",
             Finding::QuotaOfNoDirectory { .. } => "quota-of-no-directory",
             Finding::WrongUsage { .. } => "wrong-usage",
             Finding::TreeWithoutQuota { .. } => "tree-without-quota",

@@ -47,6 +47,7 @@ mod packs;
 mod records;
 mod snapshots;
 mod target;
+mod trash;
 mod trees;
 mod work;
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   volume state, quotas, snapshots
 //!   for each range of inodes that fits the memory:
-//!       objects and garbage -> names (all) -> cookies -> block maps -> entries that differ, loops
+//!       objects and garbage -> names (all) -> trash -> cookies -> block maps -> entries that differ, loops
 //!   for each range of packs that fits the memory:
 //!       accounts, dead and held packs (and block maps, if not seen with the inodes)
 //!       -> notes on frames, marks of held packs -> list of the bucket                       walk/packs.rs
@@ -11,6 +11,7 @@
 //! ```
 
 pub(crate) mod packs;
+mod trash;
 
 use std::sync::Arc;
 
@@ -125,6 +126,7 @@ impl Walk {
             .await?
             .is_some()
         {}
+        self.trash_order().await?;
         self.checks().await
     }
 
@@ -167,6 +169,7 @@ impl Walk {
             self.census.passes += 1;
             let (mut objects, next) = self.range_of_objects(first, &mut inodes).await?;
             self.names(&mut objects, first, next).await?;
+            self.trash(&mut objects, first, next).await?;
             self.cookies(&mut objects, first, next).await?;
             let differ = objects.finish(&mut self.findings);
             self.blocks(&objects, first, next, packs).await?;

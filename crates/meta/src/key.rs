@@ -21,6 +21,8 @@
 //! 'k'  snapshot: 8                         a snapshot            SnapshotRecord
 //! 'h'  pack: 8                             a held dead pack      HeldPack
 //! 'j'  snapshot: 8   pack: 8               a pack by its holder  Holding
+//! 'd'  inode: 8                            in the trash          TrashRecord
+//! 'e'  seconds: 8    inode: 8              the same, by its end  TrashUntil
 //! ```
 
 use bytes::Bytes;
@@ -48,6 +50,8 @@ pub(crate) mod tag {
     pub(crate) const SNAPSHOT: u8 = b'k';
     pub(crate) const HELD_PACK: u8 = b'h';
     pub(crate) const HOLDING: u8 = b'j';
+    pub(crate) const TRASH: u8 = b'd';
+    pub(crate) const TRASH_UNTIL: u8 = b'e';
 }
 
 /// Name of one metadata entry.
@@ -87,6 +91,10 @@ pub enum Key {
     HeldPack(PackId),
     /// A held pack, by the newest snapshot that refers to it.
     Holding(SnapshotId, PackId),
+    /// An object in the trash.
+    Trash(Inode),
+    /// An object in the trash, by the time until which it stays there, in seconds since 1970.
+    TrashUntil(u64, Inode),
 }
 
 impl Key {
@@ -100,7 +108,8 @@ impl Key {
             | Key::Garbage(inode)
             | Key::Truncated(inode)
             | Key::Quota(inode)
-            | Key::Usage(inode) => {
+            | Key::Usage(inode)
+            | Key::Trash(inode) => {
                 out.extend(inode.0.to_be_bytes());
             }
             Key::Name(directory, name) => {
@@ -122,6 +131,10 @@ impl Key {
             Key::Holding(snapshot, pack) => {
                 out.extend(snapshot.0.to_be_bytes());
                 out.extend(pack.0.to_be_bytes());
+            }
+            Key::TrashUntil(seconds, inode) => {
+                out.extend(seconds.to_be_bytes());
+                out.extend(inode.0.to_be_bytes());
             }
             Key::PackFrames(pack, part) => {
                 out.extend(pack.0.to_be_bytes());
@@ -180,6 +193,8 @@ impl Key {
                 let snapshot = SnapshotId(fields.u64_be()?);
                 Key::Holding(snapshot, PackId(fields.u64_be()?))
             }
+            tag::TRASH => Key::Trash(Inode(fields.u64_be()?)),
+            tag::TRASH_UNTIL => Key::TrashUntil(fields.u64_be()?, Inode(fields.u64_be()?)),
             _ => return Err(fields.corrupt("is of a kind that this version does not know")),
         };
         fields.end()?;
@@ -205,6 +220,8 @@ impl Key {
             Key::Snapshot(_) => tag::SNAPSHOT,
             Key::HeldPack(_) => tag::HELD_PACK,
             Key::Holding(..) => tag::HOLDING,
+            Key::Trash(_) => tag::TRASH,
+            Key::TrashUntil(..) => tag::TRASH_UNTIL,
         }
     }
 }
@@ -232,6 +249,8 @@ impl KeyRange {
         let tags = [
             tag::BLOCK,
             tag::COOKIE,
+            tag::TRASH,
+            tag::TRASH_UNTIL,
             tag::PACK_FRAMES,
             tag::GARBAGE,
             tag::HELD_PACK,
@@ -392,6 +411,16 @@ impl KeyRange {
     /// Held packs by their holders, of snapshots from `from` on.
     pub fn holdings_from(from: SnapshotId) -> KeyRange {
         KeyRange::of_tag_from(tag::HOLDING, from.0)
+    }
+
+    /// Objects in the trash from `from` on.
+    pub fn trash_from(from: Inode) -> KeyRange {
+        KeyRange::of_tag_from(tag::TRASH, from.0)
+    }
+
+    /// The order in which the trash is emptied.
+    pub fn trash_order() -> KeyRange {
+        KeyRange::of_prefix(vec![tag::TRASH_UNTIL])
     }
 
     /// All packs.
@@ -556,6 +585,8 @@ mod tests {
             any::<u64>().prop_map(|n| Key::Snapshot(SnapshotId(n))),
             any::<u64>().prop_map(|n| Key::HeldPack(PackId(n))),
             any::<(u64, u64)>().prop_map(|(n, pack)| Key::Holding(SnapshotId(n), PackId(pack))),
+            any::<u64>().prop_map(|n| Key::Trash(Inode(n))),
+            any::<(u64, u64)>().prop_map(|(n, inode)| Key::TrashUntil(n, Inode(inode))),
         ]
     }
 
@@ -601,12 +632,16 @@ mod tests {
             prop_assert_eq!(KeyRange::holdings(SnapshotId(dir)).contains(&bytes), holdings);
             let holdings = matches!(&key, Key::Holding(id, _) if id.0 >= after);
             prop_assert_eq!(KeyRange::holdings_from(SnapshotId(after)).contains(&bytes), holdings);
+            let trash = matches!(&key, Key::Trash(inode) if inode.0 >= after);
+            prop_assert_eq!(KeyRange::trash_from(Inode(after)).contains(&bytes), trash);
+            let order = matches!(&key, Key::TrashUntil(..));
+            prop_assert_eq!(KeyRange::trash_order().contains(&bytes), order);
             prop_assert!(!KeyRange::unknown().iter().any(|range| range.contains(&bytes)));
         }
 
         #[test]
         fn a_key_of_no_kind_is_in_one_of_the_unknown_ranges(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
-            let known = bytes.first().is_some_and(|first| b"vincbpgtxqusfrkhj".contains(first));
+            let known = bytes.first().is_some_and(|first| b"vincbpgtxqusfrkhjde".contains(first));
             let ranges = KeyRange::unknown();
             let found = ranges.iter().filter(|range| range.contains(&bytes)).count();
             prop_assert_eq!(found, usize::from(!known));

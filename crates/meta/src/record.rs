@@ -11,6 +11,7 @@ mod pack_frames;
 mod quota;
 mod scrub;
 mod snapshot;
+mod trash;
 mod truncated;
 mod volume_state;
 
@@ -26,8 +27,9 @@ pub use scrub::{ScrubRecord, ScrubResult};
 pub use snapshot::{
     HeldPack, Holding, MAX_SNAPSHOT_NAME, PackLife, SnapshotRecord, holder, kept_name,
 };
+pub use trash::{TrashRecord, TrashUntil};
 pub use truncated::{Truncated, TruncatedBlocks};
-pub use volume_state::{History, VolumeState};
+pub use volume_state::{History, TrashTotals, VolumeState};
 
 use bytes::Bytes;
 

@@ -100,6 +100,12 @@ families! {
         "Bytes of packs in the bucket to which snapshots refer, and no live file.";
     SNAPSHOT_FAILURES: Counter, "snapshot_failures", None, [],
         "Failures to make or delete a snapshot by the schedule since the start; each minute that one is late counts.";
+    TRASH_OBJECTS: Gauge, "trash_objects", None, [],
+        "Files and directories in the trash.";
+    TRASH: Gauge, "trash_bytes", Bytes, [],
+        "Bytes of files in the trash. They are not among those of `forebay_used_bytes` that quotas count.";
+    TRASH_DELETED: Counter, "trash_deleted", None, ["cause"],
+        "Objects that left the trash for good since the start. `cause` is `time` (they were there long enough) or `room` (it was needed).";
     PACKS_TO_REWRITE: Gauge, "packs_to_rewrite", None, [],
         "Packs that are mostly dead.";
     PACKS_REWRITTEN: Counter, "packs_rewritten", None, [],

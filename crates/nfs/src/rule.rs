@@ -5,6 +5,7 @@
 //! every call.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use forebay_vfs::{ClientId, Credentials, Groups};
 
@@ -35,6 +36,8 @@ pub struct Rule {
     pub view: View,
     /// How they see snapshots.
     pub snapshots: SnapshotAccess,
+    /// How long files that they remove or replace stay in the trash; zero deletes them at once.
+    pub trash: Duration,
 }
 
 /// No clients yet; otherwise the defaults of exports(5): root is squashed, credentials are AUTH_SYS, ports privileged,
@@ -51,6 +54,7 @@ impl Default for Rule {
             transports: Transports::ANY,
             view: View::default(),
             snapshots: SnapshotAccess::default(),
+            trash: Duration::ZERO,
         }
     }
 }
@@ -195,12 +199,19 @@ impl Rule {
                     gid,
                     groups: Groups::new(),
                     client,
+                    trash: self.trash,
                 });
             }
         };
         let is_root = || caller.uid == 0 || caller.gid == 0 || caller.groups.contains(&0);
         if self.squash == Squash::None || !is_root() {
-            return Cow::Borrowed(caller);
+            if self.trash.is_zero() {
+                return Cow::Borrowed(caller);
+            }
+            return Cow::Owned(Credentials {
+                trash: self.trash,
+                ..caller.clone()
+            });
         }
         let group = |id: u32| if id == 0 { gid } else { id };
         Cow::Owned(Credentials {
@@ -208,6 +219,7 @@ impl Rule {
             gid: group(caller.gid),
             groups: caller.groups.iter().map(|id| group(*id)).collect(),
             client,
+            trash: self.trash,
         })
     }
 }
@@ -224,6 +236,7 @@ mod tests {
             gid,
             groups: groups.into(),
             client: CLIENT,
+            trash: Duration::ZERO,
         }
     }
 

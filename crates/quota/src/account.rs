@@ -201,6 +201,11 @@ impl Charge {
         }
     }
 
+    /// The amount that the object counts.
+    pub fn amount(&self) -> Amount {
+        self.amount
+    }
+
     /// The tree's account.
     pub fn tree(&self) -> Option<&Arc<Account>> {
         self.accounts.tree.as_ref()
@@ -248,6 +253,15 @@ impl Charge {
         }
         self.accounts.shift(from, to);
         self.amount = to;
+    }
+
+    /// Counts the object in the volume, or in the trash in its place, from now on.
+    pub fn count_in(&mut self, account: &Arc<Account>) {
+        if !Arc::ptr_eq(&self.accounts.volume, account) {
+            self.accounts.volume.shift(self.amount, Amount::default());
+            account.shift(Amount::default(), self.amount);
+            self.accounts.volume = account.clone();
+        }
     }
 
     /// Counts the object in another tree, or in none, from now on.

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use forebay_meta::record::{InodeRecord, QuotaRecord, Recount, UsageRecord, VolumeState};
+use forebay_meta::record::{
+    InodeRecord, QuotaRecord, Recount, TrashTotals, UsageRecord, VolumeState,
+};
 use forebay_meta::{Batch, Catalog, Key, KeyRange, StoreError};
 use forebay_types::Inode;
 use parking_lot::{Mutex, RwLock};
@@ -19,6 +21,8 @@ const RECORDS_PER_SCAN: usize = 1024;
 /// The accounts of a volume.
 pub struct Accounts {
     volume: Arc<Account>,
+    /// Of the objects in the trash, which do not count in the volume. It has no limit.
+    trash: Arc<Account>,
     trees: RwLock<HashMap<Inode, Arc<Account>>>,
     /// The published counts of each tree. Only the publisher changes them.
     published: Mutex<BTreeMap<Inode, Amount>>,
@@ -43,8 +47,13 @@ impl Accounts {
             },
             files: state.used_inodes,
         };
+        let trash = Amount {
+            bytes: state.trash.bytes,
+            files: state.trash.files,
+        };
         let accounts = Accounts {
             volume: Arc::new(Account::new(None, used, limit)),
+            trash: Arc::new(Account::new(None, trash, NO_LIMIT)),
             trees: RwLock::default(),
             published: Mutex::default(),
             unsettled: Mutex::default(),
@@ -114,6 +123,11 @@ impl Accounts {
         &self.volume
     }
 
+    /// The account of the trash.
+    pub fn trash(&self) -> &Arc<Account> {
+        &self.trash
+    }
+
     /// The account of a tree; a new one if the tree is not known yet.
     pub fn tree(&self, root: Inode) -> Arc<Account> {
         if let Some(account) = self.trees.read().get(&root) {
@@ -130,7 +144,22 @@ impl Accounts {
             files: 1,
         };
         let tree = record.tree.map(|root| self.tree(root));
-        Charge::counted(self.volume.clone(), tree, amount)
+        Charge::counted(self.of(record).clone(), tree, amount)
+    }
+
+    /// Counts an object that has this record from now on in its accounts: in the volume and its tree, or in the trash.
+    pub fn place(&self, charge: &mut Charge, record: &InodeRecord) {
+        charge.count_in(self.of(record));
+        if charge.root() != record.tree {
+            charge.move_to(record.tree.map(|root| self.tree(root)));
+        }
+    }
+
+    fn of(&self, record: &InodeRecord) -> &Arc<Account> {
+        match record.is_in_trash() {
+            true => &self.trash,
+            false => &self.volume,
+        }
     }
 
     /// The charge of an object that will be made.
@@ -162,9 +191,17 @@ impl Accounts {
             files: state.used_inodes,
         };
         let after = ledger.volume.after(before);
+        let trash = ledger.trash.after(Amount {
+            bytes: state.trash.bytes,
+            files: state.trash.files,
+        });
         VolumeState {
             charged_bytes: Some(after.bytes),
             used_inodes: after.files,
+            trash: TrashTotals {
+                bytes: trash.bytes,
+                files: trash.files,
+            },
             ..state
         }
     }

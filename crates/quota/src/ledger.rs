@@ -16,6 +16,8 @@ use super::account::Amount;
 pub struct PublishedUsage {
     tree: Option<Inode>,
     bytes: u64,
+    /// It counts in the trash, and not in the volume.
+    is_trash: bool,
 }
 
 impl PublishedUsage {
@@ -24,6 +26,7 @@ impl PublishedUsage {
         PublishedUsage {
             tree: record.tree,
             bytes: record.charged_bytes(),
+            is_trash: record.is_in_trash(),
         }
     }
 }
@@ -60,6 +63,8 @@ impl Difference {
 pub struct Ledger {
     /// The change of the volume.
     pub volume: Difference,
+    /// The change of the trash.
+    pub trash: Difference,
     /// The change of each tree, by its root.
     pub trees: BTreeMap<Inode, Difference>,
 }
@@ -72,7 +77,10 @@ impl Ledger {
         }
         let usages = before.map(|usage| (usage, -1));
         for (usage, sign) in usages.into_iter().chain(after.map(|usage| (usage, 1))) {
-            self.volume.add(usage, sign);
+            match usage.is_trash {
+                true => self.trash.add(usage, sign),
+                false => self.volume.add(usage, sign),
+            }
             if let Some(tree) = usage.tree {
                 self.trees.entry(tree).or_default().add(usage, sign);
             }
@@ -91,6 +99,7 @@ mod tests {
             Some(PublishedUsage {
                 tree: Some(Inode(tree)),
                 bytes,
+                is_trash: false,
             })
         };
         ledger.replace(usage(5, 1024), usage(6, 512));
@@ -107,5 +116,31 @@ mod tests {
         assert_eq!(after(ledger.trees[&Inode(5)]), (4096 - 512, 4));
         assert_eq!(after(ledger.trees[&Inode(6)]), (4096 + 512, 5));
         assert_eq!(after(ledger.volume), (4096, 5));
+    }
+
+    #[test]
+    fn an_object_that_goes_to_the_trash_leaves_the_volume() {
+        let mut ledger = Ledger::default();
+        let live = PublishedUsage {
+            tree: Some(Inode(5)),
+            bytes: 1024,
+            is_trash: false,
+        };
+        let trash = PublishedUsage {
+            tree: None,
+            is_trash: true,
+            ..live
+        };
+        ledger.replace(Some(live), Some(trash));
+        let before = Amount {
+            bytes: 4096,
+            files: 4,
+        };
+        let amount = |bytes, files| Amount { bytes, files };
+        assert_eq!(ledger.volume.after(before), amount(3072, 3));
+        assert_eq!(ledger.trash.after(before), amount(5120, 5));
+        assert_eq!(ledger.trees[&Inode(5)].after(before), amount(3072, 3));
+        ledger.replace(Some(trash), None);
+        assert_eq!(ledger.trash.after(before), before);
     }
 }

@@ -1,11 +1,13 @@
 //! Checks the consistency of the bucket's content without the product's file system.
 
+mod trash;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_meta::record::{
     BlockMap, CookieRecord, Garbage, HeldPack, Holding, InodeRecord, Kind, NameRecord, PackFrames,
-    PackRecord, QuotaRecord, Referrer, ScrubRecord, SnapshotRecord, Truncated, UsageRecord,
-    VolumeState, holder,
+    PackRecord, QuotaRecord, Referrer, ScrubRecord, SnapshotRecord, TrashRecord, TrashUntil,
+    Truncated, UsageRecord, VolumeState, holder,
 };
 use forebay_meta::{Key, Record};
 use forebay_pack::{object_name, parse_object_name};
@@ -34,6 +36,18 @@ struct Entries {
     /// Packs with notes on their frames.
     noted: BTreeSet<u64>,
     usages: BTreeMap<u64, UsageRecord>,
+    trash: BTreeMap<u64, TrashRecord>,
+    /// Ends of entries in the trash, and their objects.
+    trash_order: BTreeSet<(u64, u64)>,
+}
+
+impl Entries {
+    /// The objects that have names.
+    fn live(&self) -> impl Iterator<Item = (&u64, &InodeRecord)> {
+        self.inodes
+            .iter()
+            .filter(|(_, object)| !object.is_in_trash())
+    }
 }
 
 /// The published LSN of the bucket.
@@ -50,6 +64,7 @@ pub(crate) fn audit(bucket: &BucketImage) -> Result<(), String> {
     let entries = read(bucket).map_err(|error| format!("metadata: {error}"))?;
     names(&entries)?;
     blocks(&entries, bucket)?;
+    trash::trash(&entries)?;
     held(&entries, bucket)
 }
 
@@ -165,6 +180,14 @@ fn read(bucket: &BucketImage) -> Result<Entries, forebay_meta::Corrupt> {
                 Referrer::decode(key, value)?;
                 entries.noted.insert(pack.0);
             }
+            Key::Trash(inode) => {
+                let record = TrashRecord::decode(key, value)?;
+                entries.trash.insert(inode.0, record);
+            }
+            Key::TrashUntil(until, inode) => {
+                TrashUntil::decode(key, value)?;
+                entries.trash_order.insert((until, inode.0));
+            }
             Key::Usage(tree) => {
                 entries
                     .usages
@@ -206,7 +229,7 @@ fn names(entries: &Entries) -> Result<(), String> {
     if entries.cookies.len() != entries.names.len() {
         return Err("there are cookies without names".into());
     }
-    for (inode, object) in &entries.inodes {
+    for (inode, object) in entries.live() {
         let own = match object.directory() {
             Some(directory) => {
                 let entries = counts.get(inode).copied().unwrap_or_default();
@@ -230,10 +253,10 @@ fn names(entries: &Entries) -> Result<(), String> {
         }
     }
     match &entries.volume {
-        Some(volume) if volume.used_inodes != entries.inodes.len() as u64 => Err(format!(
+        Some(volume) if volume.used_inodes != entries.live().count() as u64 => Err(format!(
             "the volume counts {} objects and has {}",
             volume.used_inodes,
-            entries.inodes.len()
+            entries.live().count()
         )),
         _ => Ok(()),
     }
@@ -348,7 +371,7 @@ fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
 fn usages(entries: &Entries) -> Result<(), String> {
     let mut counted: BTreeMap<u64, UsageRecord> = BTreeMap::new();
     let mut bytes = 0;
-    for object in entries.inodes.values() {
+    for (_, object) in entries.live() {
         bytes += object.charged_bytes();
         if let Some(tree) = object.tree {
             let usage = counted.entry(tree.0).or_default();
@@ -362,7 +385,7 @@ fn usages(entries: &Entries) -> Result<(), String> {
             entries.usages
         ));
     }
-    let files = entries.inodes.len() as u64;
+    let files = entries.live().count() as u64;
     match &entries.volume {
         Some(volume) if volume.charged_bytes.is_some_and(|charged| charged != bytes) => {
             Err(format!(

@@ -35,7 +35,9 @@ fn store_answer(error: StoreError) -> Error {
 impl View {
     async fn live(&self, inode: Inode) -> Result<InodeRecord> {
         let record = self.record(inode).await.map_err(answer)?;
-        record.ok_or(Error::Stale)
+        // What is in the trash has no name.
+        let live = record.filter(|record| !record.is_in_trash());
+        live.ok_or(Error::Stale)
     }
 
     /// A directory and its parent.

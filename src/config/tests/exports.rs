@@ -16,7 +16,9 @@ fn exports(text: &str) -> Vec<String> {
 fn without_exports_in_the_file_the_root_is_exported_with_the_general_settings() {
     assert_eq!(
         exports("clients = [\"10.0.0.0/8\"]\nsquash = \"all\"\ncommit = \"bucket\""),
-        ["/ 10.0.0.0/8 rw all_squash 65534 65534 sys secure none,tls,mtls bucket auto 1-9 hidden"]
+        [
+            "/ 10.0.0.0/8 rw all_squash 65534 65534 sys secure none,tls,mtls bucket auto 1-9 hidden none"
+        ]
     );
 }
 
@@ -41,13 +43,14 @@ fn an_export_has_the_general_settings_but_for_its_own() {
             compression = "off"
             compression_level = 3
             snapshot_directory = "visible"
+            trash = "24h"
         "#,
     );
     assert_eq!(
         listed,
         [
             "/ 127.0.0.0/8,::1 rw auto 65534 65534 sys secure none,tls,mtls bucket auto 1-9 hidden",
-            "/scratch/of all 10.0.0.0/8,192.168.1.7 ro no_root_squash 150 100 sys,none insecure none,mtls async off 3 visible"
+            "/scratch/of all 10.0.0.0/8,192.168.1.7 ro no_root_squash 150 100 sys,none insecure none,mtls async off 3 visible 1day"
         ]
     );
 }
@@ -98,7 +101,7 @@ fn what_is_wrong_with_an_export_is_named_with_its_line() {
     );
     assert_eq!(
         error("[[export]]\npath = \"/a\"\nmood = 1"),
-        "system.toml:3: unknown key `mood` in [[export]]; it takes path, clients, access, squash, anonuid, anongid, sec, source_port, xprtsec, commit, compression, compression_level and snapshot_directory"
+        "system.toml:3: unknown key `mood` in [[export]]; it takes path, clients, access, squash, anonuid, anongid, sec, source_port, xprtsec, commit, compression, compression_level, snapshot_directory and trash"
     );
     for (key, right) in [
         ("client", "clients"),

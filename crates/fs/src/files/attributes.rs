@@ -36,7 +36,7 @@ impl Files {
             .retry(|| {
                 let mut locked = Locked::all(&[&node]);
                 let state = locked.of(&node);
-                if state.removed {
+                if state.has_no_name() {
                     return Err(Refusal::Error(Error::Stale));
                 }
                 let before = node.wcc(state);

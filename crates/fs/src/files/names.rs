@@ -44,7 +44,7 @@ fn check_name(name: &[u8]) -> Result<()> {
 }
 
 /// Checks a name for a new object.
-fn check_new_name(name: &[u8]) -> Result<()> {
+pub(super) fn check_new_name(name: &[u8]) -> Result<()> {
     if is_dot(name) {
         Err(Error::Exists)
     } else {
@@ -72,7 +72,7 @@ fn delete_name(batch: &mut Batch, directory: Inode, name: &[u8], cookie: u64) {
 }
 
 /// Counts a name that is added to a directory.
-fn count_in(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<()> {
+pub(super) fn count_in(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<()> {
     if child == Kind::Directory {
         if directory.nlink >= LINK_MAX {
             return Err(Error::TooManyLinks);
@@ -86,7 +86,7 @@ fn count_in(directory: &mut InodeRecord, child: Kind, now: Timestamp) -> Result<
 }
 
 /// A cookie greater than all that the directory has assigned.
-fn next_cookie(directory: &mut InodeRecord) -> Result<u64> {
+pub(super) fn next_cookie(directory: &mut InodeRecord) -> Result<u64> {
     let own = directory.directory_mut().ok_or(Error::NotDirectory)?;
     let cookie = own.next_cookie;
     own.next_cookie += 1;
@@ -129,7 +129,7 @@ impl Files {
     }
 
     /// The entry of a name.
-    async fn entry(&self, directory: &Node, name: &[u8]) -> Result<Option<NameRecord>> {
+    pub(super) async fn entry(&self, directory: &Node, name: &[u8]) -> Result<Option<NameRecord>> {
         // A directory is published before its names leave the overlay, and it knows a name before the overlay has it.
         let may_be_published = || {
             let state = directory.lock();

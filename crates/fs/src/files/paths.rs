@@ -116,7 +116,7 @@ impl Files {
     }
 
     /// The path of a directory, empty for the root; `None` if it was removed, or is being moved.
-    async fn directory_path(&self, directory: Inode) -> Result<Option<Vec<u8>>> {
+    pub(super) async fn directory_path(&self, directory: Inode) -> Result<Option<Vec<u8>>> {
         match self.state.node(directory).await {
             Err(forebay_vfs::Error::Stale) => Ok(None),
             Err(error) => Err(error),

@@ -100,6 +100,7 @@ pub(crate) async fn make(
         used_inodes: 1,
         charged_bytes: Some(0),
         history: Default::default(),
+        trash: Default::default(),
     };
     let mut batch = Batch::new();
     batch.put(&Key::Inode(Inode::ROOT), &root);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_meta::record::{CookieRecord, InodeRecord, Kind, NameRecord};
+use forebay_meta::record::{CookieRecord, InodeRecord, Kind, NameRecord, TrashRecord, TrashUntil};
 use forebay_meta::{Batch, Key};
 use forebay_quota::{LEAVING, Reservation};
 use forebay_types::{CheckpointId, Inode, Lsn};
@@ -46,6 +46,8 @@ pub(crate) struct NameChange<'a> {
     left: Vec<(&'a Arc<Node>, u64)>,
     records: Vec<(&'a Arc<Node>, InodeRecord)>,
     removed: Vec<&'a Arc<Node>>,
+    /// When the object that goes to the trash will be deleted.
+    kept_until: Option<u64>,
     created: Option<(&'a Arc<Node>, InodeRecord)>,
     reserved: Option<Reservation>,
 }
@@ -90,6 +92,28 @@ impl<'a> NameChange<'a> {
     /// The object loses its last name.
     pub(crate) fn remove(&mut self, node: &'a Arc<Node>) {
         self.removed.push(node);
+    }
+
+    /// The object loses its last name and goes to the trash; at most one in a change.
+    pub(crate) fn keep(&mut self, node: &'a Arc<Node>, record: InodeRecord, entry: TrashRecord) {
+        self.names.put(&Key::Trash(node.inode), &entry);
+        self.names
+            .put(&Key::TrashUntil(entry.until, node.inode), &TrashUntil);
+        self.kept_until = Some(entry.until);
+        let record = InodeRecord {
+            nlink: 0,
+            // A quota is of what has a name.
+            tree: None,
+            ctime: entry.removed,
+            ..record
+        };
+        self.set(node, record);
+    }
+
+    /// Removes an entry of the trash, whose object is deleted or gets a name by this change.
+    pub(crate) fn leave_trash(&mut self, inode: Inode, until: u64) {
+        self.names.delete(&Key::Trash(inode));
+        self.names.delete(&Key::TrashUntil(until, inode));
     }
 
     /// Creates the object; `reserved` is the room for it in the accounts.
@@ -167,6 +191,7 @@ impl State {
     ) -> Result<Lsn, Refusal> {
         let left = self.leave_with_root(&mut change, locked);
         let payload = change.payload();
+        let kept_until = change.kept_until;
         let recorded = self.record(RecordKind::Metadata, &[&payload], |open, end| {
             let mut first = false;
             if let Some((node, _)) = &change.created {
@@ -175,7 +200,7 @@ impl State {
             for (node, record) in change.records {
                 let state = locked.of(node);
                 first |= open.begin_change(node, state);
-                self.set_tree(state, record.tree);
+                self.accounts.place(&mut state.charge, &record);
                 state.record = record;
                 state.last_lsn = end;
             }
@@ -197,6 +222,9 @@ impl State {
             self.catalog.apply(&change.names);
             first
         });
+        if let (Some(until), Ok(_)) = (kept_until, &recorded) {
+            self.trash.added(until);
+        }
         if let (Some(root), Ok(_)) = (left, &recorded) {
             self.accounts.set(root, &LEAVING);
         }
@@ -247,14 +275,6 @@ impl State {
         state.blocks.clear(open);
         state.early.cut(0, open);
         state.settle(None);
-    }
-
-    /// Counts the object in this tree from now on.
-    pub(crate) fn set_tree(&self, state: &mut NodeState, tree: Option<Inode>) {
-        if state.charge.root() != tree {
-            let account = tree.map(|root| self.accounts.tree(root));
-            state.charge.move_to(account);
-        }
     }
 
     /// Repeats an attempt until the log has room for it. Holds no lock while it waits.

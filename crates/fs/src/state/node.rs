@@ -66,7 +66,7 @@ pub(crate) struct Node {
 pub(crate) struct NodeState {
     /// The newest attributes.
     pub(crate) record: InodeRecord,
-    /// Whether its last name was removed.
+    /// Whether it is deleted.
     pub(crate) removed: bool,
     /// Whether the bucket's metadata know this inode.
     pub(crate) published: bool,
@@ -200,7 +200,7 @@ impl Node {
     /// The state of an object that still has a name.
     pub(crate) fn lock_live(&self) -> Result<MutexGuard<'_, NodeState>> {
         let state = self.lock();
-        if state.removed {
+        if state.has_no_name() {
             Err(Error::Stale)
         } else {
             Ok(state)
@@ -255,6 +255,16 @@ impl NodeState {
         }
         self.dirty = Some(open);
         true
+    }
+
+    /// Whether its last name was removed: it is deleted, or in the trash.
+    pub(crate) fn has_no_name(&self) -> bool {
+        self.removed || self.is_in_trash()
+    }
+
+    /// Whether it is in the trash.
+    pub(crate) fn is_in_trash(&self) -> bool {
+        !self.removed && self.record.is_in_trash()
     }
 
     /// Cuts the file off at `size`, in the checkpoint of the last [`begin_change`](NodeState::begin_change). The

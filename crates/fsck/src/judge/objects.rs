@@ -41,6 +41,8 @@ pub(crate) struct Row {
     pub(crate) used: u64,
     nlink: u32,
     names: u32,
+    /// It has an entry in the trash.
+    is_in_trash: bool,
     /// Index of its directory row, if it is a directory.
     directory: u32,
     tree: Option<Inode>,
@@ -137,6 +139,7 @@ impl Objects {
             used: 0,
             nlink: 0,
             names: 0,
+            is_in_trash: false,
             directory: NONE,
             tree: None,
             truncated: TruncatedBlocks::default(),
@@ -193,6 +196,7 @@ impl Objects {
             used: record.map_or(0, |record| record.first_block.0),
             nlink: 0,
             names: 0,
+            is_in_trash: false,
             directory: NONE,
             tree: None,
             truncated: TruncatedBlocks::default(),
@@ -338,6 +342,25 @@ impl Objects {
         own.difference = own.difference.wrapping_sub(stands);
     }
 
+    /// Takes an entry of the trash, after the names.
+    pub(crate) fn trash(&mut self, inode: Inode, sink: &mut dyn Sink) {
+        let found = self.find(inode).and_then(|at| self.rows.get_mut(at));
+        let why = match found {
+            None => "which does not exist",
+            Some(row) => match row.what {
+                What::Unreadable => return,
+                What::Garbage => "which was deleted",
+                What::Object(_) if row.names > 0 => "which has a name",
+                What::Object(_) if row.nlink > 0 => "which counts links",
+                What::Object(_) => {
+                    row.is_in_trash = true;
+                    return;
+                }
+            },
+        };
+        sink.found(Finding::TrashOfNothing { inode, why });
+    }
+
     /// Called after the last record. Returns the directories whose names and cookies differ.
     pub(crate) fn finish(&mut self, sink: &mut dyn Sink) -> Vec<Inode> {
         self.report_in_no_directory(sink);
@@ -402,6 +425,9 @@ impl Objects {
 fn judge_links(row: &Row, kind: Kind, own: Option<&DirectoryRow>, sink: &mut dyn Sink) {
     let inode = row.inode;
     let names = u64::from(row.names);
+    if row.is_in_trash {
+        return;
+    }
     if inode == Inode::ROOT {
         let why = match own {
             None => Some("is not a directory"),

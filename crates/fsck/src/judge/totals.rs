@@ -38,6 +38,9 @@ struct Tree {
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) objects: u64,
+    /// Objects in the trash, which are not among the others.
+    trash_objects: u64,
+    trash_bytes: u128,
     pub(crate) directories: u64,
     pub(crate) names: u64,
     pub(crate) garbage: u64,
@@ -84,7 +87,6 @@ impl Totals {
 
     /// Takes an object; `None` for its record if that cannot be read.
     pub(crate) fn object(&mut self, inode: Inode, record: Option<&InodeRecord>) {
-        self.objects += 1;
         self.highest = self.highest.max(Some(inode));
         if let Some(tree) = self.trees.get_mut(&inode) {
             tree.root = match record {
@@ -95,12 +97,19 @@ impl Totals {
             };
         }
         let Some(record) = record else {
+            self.objects += 1;
             self.unreadable_objects += 1;
             return;
         };
         self.directories += u64::from(record.directory().is_some());
         let bytes = u128::from(record.charged_bytes());
-        self.charged += bytes;
+        if record.is_in_trash() {
+            self.trash_objects += 1;
+            self.trash_bytes += bytes;
+        } else {
+            self.objects += 1;
+            self.charged += bytes;
+        }
         let Some(root) = record.tree else { return };
         if self.trees.len() < STRANGERS || self.trees.contains_key(&root) {
             let tree = self.trees.entry(root).or_default();
@@ -164,6 +173,12 @@ impl Totals {
             && self.unreadable_objects == 0
         {
             compare(VolumeCount::ChargedBytes, charged, self.charged);
+        }
+        if self.unreadable_objects == 0 {
+            let says = state.trash;
+            let objects = u128::from(self.trash_objects);
+            compare(VolumeCount::TrashObjects, says.files, objects);
+            compare(VolumeCount::TrashBytes, says.bytes, self.trash_bytes);
         }
         let next = state.next_inode;
         if let Some(highest) = self.highest.filter(|highest| highest.0 >= next) {

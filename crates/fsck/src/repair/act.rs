@@ -5,7 +5,7 @@ use forebay_meta::{Key, StoreError};
 use forebay_types::Inode;
 
 use super::work::Work;
-use super::{maps, names, packs, records, snapshots, trees};
+use super::{maps, names, packs, records, snapshots, trash, trees};
 use crate::bucket::Bucket;
 use crate::ended::Ended;
 use crate::finding::{Finding, VolumeCount};
@@ -58,6 +58,7 @@ fn phase_of(finding: &Finding) -> Option<u8> {
         | Finding::BlockBehindEnd { .. }
         | Finding::GarbageOfLiving { .. }
         | Finding::CollectedBlock { .. }
+        | Finding::TrashOfNothing { .. }
         | Finding::QuotaOfNoDirectory { .. } => 5,
         Finding::WrongUsed { .. }
         | Finding::TreeWithoutQuota { .. }
@@ -71,6 +72,7 @@ fn phase_of(finding: &Finding) -> Option<u8> {
         Finding::BadPackAccount { .. } => 8,
         Finding::WrongHolder { .. }
         | Finding::WrongMark { .. }
+        | Finding::WrongTrashMark { .. }
         | Finding::SnapshotsWithOneName { .. } => 9,
         Finding::ImpossibleFrame { .. }
         | Finding::CheckOfNoPack { .. }
@@ -202,6 +204,10 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
         Finding::CollectedBlock { inode, block, .. } => {
             maps::collected(work, on, (*inode, *block)).await?;
         }
+        Finding::TrashOfNothing { inode, .. } => trash::of_nothing(work, on, *inode).await?,
+        Finding::WrongTrashMark { inode, until, .. } => {
+            trash::mark(work, on, (*inode, *until)).await?;
+        }
         Finding::QuotaOfNoDirectory { inode, .. } => trees::quota(work, on, *inode).await?,
         Finding::WrongUsed { inode, is, .. } => maps::used(work, on, (*inode, *is)).await?,
         Finding::TreeWithoutQuota { inode, files } => {
@@ -246,6 +252,8 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
                 VolumeCount::UsedBytes => state.used_bytes = *is,
                 VolumeCount::Objects => state.used_inodes = *is,
                 VolumeCount::ChargedBytes => state.charged_bytes = Some(*is),
+                VolumeCount::TrashObjects => state.trash.files = *is,
+                VolumeCount::TrashBytes => state.trash.bytes = *is,
                 VolumeCount::HeldBytes => {
                     snapshots::write_history(state);
                     state.history.held_bytes = *is;

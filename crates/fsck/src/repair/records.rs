@@ -9,7 +9,7 @@ use forebay_meta::{InodeRecord, Key, KeyRange, Record, StoreError};
 use forebay_types::{BLOCK_SIZE, BlockIndex, Epoch, Inode, Lsn, PackId};
 
 use super::work::Work;
-use super::{packs, snapshots};
+use super::{packs, snapshots, trash};
 use crate::bucket::Bucket;
 use crate::ended::Ended;
 use crate::finding::{Finding, Name, Nobody, of_kind};
@@ -122,6 +122,13 @@ pub(super) async fn damaged(
         Key::Holding(holder, pack) => {
             Ok(snapshots::unreadable_mark(work, finding, (holder, pack)).await?)
         }
+        Key::Trash(inode) => {
+            work.delete(&key);
+            let what = format!("removed the entry in the trash for inode {inode}, which is lost");
+            work.did(finding, what);
+            Ok(())
+        }
+        Key::TrashUntil(until, inode) => Ok(trash::mark(work, finding, (inode, until)).await?),
         Key::PackFrames(pack, _) => {
             work.delete(&key);
             let what = format!("removed a part of the notes on the frames of pack {pack}");
@@ -407,6 +414,7 @@ pub(super) async fn state(
         used_inodes: 0,
         charged_bytes: Some(0),
         history: snapshots::history(work).await?,
+        trash: Default::default(),
     };
     work.put(&Key::Volume, &state);
     work.did(finding, format!(

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use forebay_meta::record::{
-    CookieRecord, DeadPack, Garbage, Holding, Kind, NameRecord, PackRecord, QuotaRecord, Recount,
-    ScrubRecord, SnapshotRecord, Truncated, UsageRecord,
+    Content, CookieRecord, DeadPack, Garbage, Holding, Kind, NameRecord, PackRecord, QuotaRecord,
+    Recount, ScrubRecord, SnapshotRecord, TrashRecord, TrashUntil, Truncated, UsageRecord,
 };
 use forebay_meta::{BlockMap, Key};
 use forebay_pack::object_name;
@@ -25,7 +25,86 @@ fn moved(volume: &mut Volume, offset: impl FnOnce(u32) -> u32) {
     });
 }
 
+/// When the objects of [`trashed`] leave the trash.
+const UNTIL: u64 = 1_900_000_000;
+
+/// Puts a file and the directory that it was in into the trash.
+fn trashed(volume: &mut Volume) {
+    volume.directory(8, 1, None);
+    volume.object(9, Content::Regular, 100, None);
+    for (inode, directory) in [(8, 1), (9, 8)] {
+        volume.inode(inode, |record| record.nlink = 0);
+        into_trash(volume, inode, directory);
+    }
+    volume.state(|state| state.trash.files = 2);
+}
+
+/// Writes the records of an object in the trash.
+fn into_trash(volume: &mut Volume, inode: u64, directory: u64) {
+    let entry = TrashRecord {
+        directory: Inode(directory),
+        removed: Default::default(),
+        until: UNTIL,
+        by: 1000,
+        name: Bytes::from_static(b"gone"),
+    };
+    volume.put(&Key::Trash(Inode(inode)), &entry);
+    volume.put(&Key::TrashUntil(UNTIL, Inode(inode)), &TrashUntil);
+}
+
 pub(super) const CASES: &[Case] = &[
+    (trashed, &[]),
+    (
+        |v| {
+            trashed(v);
+            v.delete(&Key::TrashUntil(UNTIL, Inode(9)));
+            v.put(&Key::TrashUntil(UNTIL + 1, Inode(8)), &TrashUntil);
+            v.put(&Key::TrashUntil(UNTIL, Inode(3)), &TrashUntil);
+        },
+        &["wrong-trash-mark"],
+    ),
+    (
+        |v| {
+            trashed(v);
+            v.delete(&Key::Trash(Inode(9)));
+            v.delete(&Key::Trash(Inode(8)));
+        },
+        &["orphan", "wrong-trash-mark"],
+    ),
+    (
+        |v| {
+            trashed(v);
+            drop(v.entries.insert(Key::Trash(Inode(9)).encode(), "x".into()));
+        },
+        &["damaged-record"],
+    ),
+    (
+        |v| {
+            trashed(v);
+            let mark = Key::TrashUntil(UNTIL, Inode(9)).encode();
+            drop(v.entries.insert(mark, "x".into()));
+        },
+        &["damaged-record"],
+    ),
+    (
+        |v| {
+            into_trash(v, 3, 1);
+            into_trash(v, 7, 1);
+            into_trash(v, 50, 1);
+        },
+        &["trash-of-nothing"],
+    ),
+    (
+        |v| {
+            trashed(v);
+            v.state(|state| (state.trash.files, state.trash.bytes) = (1, 512));
+        },
+        &["wrong-volume-count"],
+    ),
+    (
+        |v| v.inode(4, |record| record.nlink = 0),
+        &["wrong-link-count", "wrong-volume-count"],
+    ),
     (
         |v| drop(v.entries.insert(Key::Inode(Inode(4)).encode(), "x".into())),
         &["damaged-record"],

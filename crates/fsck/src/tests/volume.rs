@@ -258,6 +258,7 @@ impl Volume {
             used_inodes: 6,
             charged_bytes: Some(5120 + 4608),
             history: Default::default(),
+            trash: Default::default(),
         };
         volume.put(&Key::Volume, &state);
         volume

@@ -244,6 +244,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         used_inodes: 13,
         charged_bytes: Some(14),
         history: Default::default(),
+        trash: Default::default(),
     };
     let counted = VolumeState {
         history: History {

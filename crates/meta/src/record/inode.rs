@@ -134,7 +134,7 @@ pub struct InodeRecord {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Number of names.
+    /// Number of names; 0 in the trash. A directory has two, and one for each directory in it.
     pub nlink: u32,
     /// Size in bytes.
     pub size: u64,
@@ -174,6 +174,11 @@ impl InodeRecord {
     /// Kind of the object.
     pub fn kind(&self) -> Kind {
         self.content.kind()
+    }
+
+    /// Whether it has lost its last name and is kept in the trash. Every other object has links.
+    pub fn is_in_trash(&self) -> bool {
+        self.nlink == 0
     }
 
     /// Bytes that quotas count for it in this state, if none of its bytes are dirty.

@@ -156,7 +156,15 @@ proptest! {
                 Some(_) => History { commit: CommitNumber(a), last_snapshot: b, held_bytes: c },
                 None => History::default(),
             },
+            trash: match charged_bytes {
+                Some(_) => TrashTotals { bytes: d, files: a },
+                None => TrashTotals::default(),
+            },
         })?;
+        let removed = Timestamp { seconds: 7, nanos: frames % 1_000_000_000 };
+        let name_of_removed = Bytes::from_static(b"name");
+        round_trip(&TrashRecord { directory: Inode(a), removed, until: b, by: frames, name: name_of_removed })?;
+        round_trip(&TrashUntil)?;
         round_trip(&NameRecord { inode: Inode(a), cookie: b, kind })?;
         round_trip(&CookieRecord { inode: Inode(a), kind, name })?;
         round_trip(&PackRecord { bytes: a, raw_bytes: b, live_bytes: c, frames, born: CommitNumber(d) })?;
@@ -547,6 +555,7 @@ fn the_bytes_of_version_one_do_not_change() {
         used_inodes: 7,
         charged_bytes: None,
         history: History::default(),
+        trash: TrashTotals::default(),
     };
     let numbers = |numbers: &[u64]| -> String {
         let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
@@ -583,6 +592,39 @@ fn the_bytes_of_version_one_do_not_change() {
         hex(counted.encode()),
         format!("04{fields}{}", numbers(&[8, 9, 10, 11, 12]))
     );
+    // Only a volume with something in its trash has counts of it.
+    let trash = TrashTotals {
+        bytes: 13,
+        files: 14,
+    };
+    let full = VolumeState { trash, ..counted };
+    assert_eq!(
+        hex(full.encode()),
+        format!("05{fields}{}", numbers(&[8, 9, 10, 11, 12, 13, 14]))
+    );
+    let uncounted = VolumeState { trash, ..leased };
+    assert_eq!(
+        hex(uncounted.encode()),
+        format!("05{fields}{}", numbers(&[8, 9, 0, 0, 0, 13, 14]))
+    );
+    let entry = TrashRecord {
+        directory: Inode(1),
+        removed: Timestamp {
+            seconds: 2,
+            nanos: 3,
+        },
+        until: 4,
+        by: 5,
+        name: Bytes::from_static(b"ab"),
+    };
+    let entry = hex(entry.encode());
+    let expected = format!(
+        "01{}03000000{}05000000020000006162",
+        numbers(&[1, 2]),
+        numbers(&[4])
+    );
+    assert_eq!(entry, expected);
+    assert_eq!(hex(TrashUntil.encode()), "01");
     let pack = PackRecord {
         bytes: 1,
         raw_bytes: 2,

@@ -1,5 +1,7 @@
 //! Decodes the header of a call.
 
+use std::time::Duration;
+
 use forebay_vfs::{ClientId, Credentials, Groups};
 
 use super::{
@@ -154,6 +156,7 @@ fn auth_sys(mut reader: Reader<'_>) -> Result<Credentials, Malformed> {
         gid,
         groups,
         client: ClientId::default(),
+        trash: Duration::ZERO,
     })
 }
 
@@ -210,6 +213,7 @@ mod tests {
             gid: 100,
             groups: [27].as_slice().into(),
             client: ClientId::default(),
+            trash: Duration::ZERO,
         };
         assert_eq!(call.credential, Credential::Sys(identity));
         assert_eq!(call.arguments.rest(), [0, 0, 0, 4, 1, 2, 3, 4]);

@@ -99,6 +99,13 @@ pub enum NameEvent {
         /// The name.
         name: Vec<u8>,
     },
+    /// An object went to the trash, or left it.
+    Trash {
+        /// The object.
+        inode: Inode,
+        /// Whether it is there now.
+        is_in: bool,
+    },
     /// A quota was set, changed or removed.
     Quota {
         /// The directory.
@@ -195,7 +202,11 @@ fn names(batch: &Batch) -> Vec<NameEvent> {
         };
         events.push(match (Key::decode(key), value) {
             // It repeats the content of the name.
-            (Ok(Key::Cookie(..)), _) => continue,
+            (Ok(Key::Cookie(..) | Key::TrashUntil(..)), _) => continue,
+            (Ok(Key::Trash(inode)), entry) => NameEvent::Trash {
+                inode,
+                is_in: entry.is_some(),
+            },
             (Ok(Key::Inode(inode)), None) => NameEvent::Gone { inode },
             (Ok(Key::Inode(inode)), Some(value)) => match InodeRecord::decode(key, value) {
                 Ok(record) => NameEvent::Object { inode, record },
@@ -251,6 +262,8 @@ impl fmt::Display for NameEvent {
                 }
             }
             NameEvent::Gone { inode } => write!(f, "inode {inode}: gone"),
+            NameEvent::Trash { inode, is_in: true } => write!(f, "inode {inode}: in the trash"),
+            NameEvent::Trash { inode, .. } => write!(f, "inode {inode}: no longer in the trash"),
             NameEvent::Named {
                 directory,
                 name,

@@ -97,7 +97,7 @@ impl Tree {
             NameEvent::Unnamed { directory, name } => {
                 self.names.remove(&(*directory, name.clone()));
             }
-            NameEvent::Quota { .. } | NameEvent::Unknown(_) => {}
+            NameEvent::Trash { .. } | NameEvent::Quota { .. } | NameEvent::Unknown(_) => {}
         }
     }
 

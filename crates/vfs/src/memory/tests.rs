@@ -24,7 +24,7 @@ fn user(uid: u32, gid: u32) -> Credentials {
         uid,
         gid,
         groups: forebay_vfs::Groups::new_const(),
-        client: crate::ClientId(0),
+        ..Credentials::default()
     }
 }
 

@@ -240,7 +240,7 @@ impl Files {
                 changeable(locked.of(&directory), caller)?;
                 let mut record = {
                     let state = locked.of(&node);
-                    if state.removed {
+                    if state.has_no_name() {
                         return Err(Refusal::Error(Error::Stale));
                     }
                     state.record.clone()
@@ -284,7 +284,7 @@ pub(super) fn changeable<'s>(
     state: &'s mut NodeState,
     caller: &Credentials,
 ) -> std::result::Result<&'s mut NodeState, Refusal> {
-    if state.removed {
+    if state.has_no_name() {
         return Err(Refusal::Error(Error::Stale));
     }
     permission::may_change_names(owned(&state.record), caller)?;

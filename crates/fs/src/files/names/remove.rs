@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use forebay_meta::record::{InodeRecord, Kind};
+use bytes::Bytes;
+use forebay_meta::record::{InodeRecord, Kind, TrashRecord};
 use forebay_types::Inode;
 use forebay_vfs::{Change, Credentials, Error, Result, Timestamp, permission};
 use forebay_view::convert::{self, owned};
@@ -59,7 +60,12 @@ impl Files {
                 delete_name(&mut change.names, directory.inode, name, entry.cookie);
                 change.leave(&directory, entry.cookie);
                 change.set(&directory, parent);
-                drop_link(&mut change, &child, record, now);
+                let last = LastName {
+                    directory: directory.inode,
+                    name,
+                    caller,
+                };
+                drop_link(&mut change, &child, record, (&last, now));
                 let end = self.state.record_names(change, &mut locked)?;
                 let after = directory.attributes(locked.of(&directory));
                 Ok((
@@ -76,15 +82,53 @@ impl Files {
     }
 }
 
-/// Removes one name of the object, which may be its last.
+/// A name that is removed, and the user that removes it.
+pub(super) struct LastName<'a> {
+    pub(super) directory: Inode,
+    pub(super) name: &'a [u8],
+    pub(super) caller: &'a Credentials,
+}
+
+impl LastName<'_> {
+    /// The entry in the trash of an object that loses this name, its last one; `None` if it is deleted at once.
+    fn trash(&self, inode: Inode, record: &InodeRecord, now: Timestamp) -> Option<TrashRecord> {
+        let for_seconds = self.caller.trash.as_secs();
+        if for_seconds == 0 || self.name.starts_with(SILLY) {
+            return None;
+        }
+        match record.kind() {
+            Kind::Regular => {}
+            // What was in it finds its place again. A tree with a quota ends with its root.
+            Kind::Directory if record.tree != Some(inode) => {}
+            _ => return None,
+        }
+        let removed = convert::record_time(now);
+        let since = u64::try_from(removed.seconds).unwrap_or(0);
+        Some(TrashRecord {
+            directory: self.directory,
+            removed,
+            until: since.saturating_add(for_seconds),
+            by: self.caller.uid,
+            name: Bytes::copy_from_slice(self.name),
+        })
+    }
+}
+
+/// How the names begin that NFS clients give to open files that are removed, until they are closed.
+const SILLY: &[u8] = b".nfs";
+
+/// Removes one name of the object, which may be its last: then the object is deleted, or goes to the trash.
 pub(super) fn drop_link<'a>(
     change: &mut NameChange<'a>,
     node: &'a Arc<Node>,
     mut record: InodeRecord,
-    now: Timestamp,
+    (last, now): (&LastName<'_>, Timestamp),
 ) {
     if record.kind() == Kind::Directory || record.nlink <= 1 {
-        change.remove(node);
+        match last.trash(node.inode, &record, now) {
+            Some(entry) => change.keep(node, record, entry),
+            None => change.remove(node),
+        }
         return;
     }
     record.nlink -= 1;

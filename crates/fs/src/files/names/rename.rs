@@ -22,7 +22,7 @@ use forebay_view::convert::{self, owned};
 use tokio::sync::MutexGuard;
 
 use super::create::changeable;
-use super::remove::drop_link;
+use super::remove::{LastName, drop_link};
 use super::{check_name, count_in, count_out, delete_name, is_dot, next_cookie};
 use crate::files::Files;
 use crate::files::durability::Recorded;
@@ -234,7 +234,12 @@ impl Files {
         record.ctime = convert::record_time(now);
         change.set(&moved.node, record);
         if let (Some(replaced), Some(old)) = (replaced, old) {
-            drop_link(&mut change, &replaced.node, old, now);
+            let last = LastName {
+                directory: to.directory.inode,
+                name: to.name,
+                caller,
+            };
+            drop_link(&mut change, &replaced.node, old, (&last, now));
         }
         let end = self.state.record_names(change, &mut locked)?;
         moved.node.seen(to.directory.inode, cookie);

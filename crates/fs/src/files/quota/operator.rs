@@ -118,7 +118,7 @@ impl Files {
             .retry(|| {
                 let mut locked = Locked::all(&[&node]);
                 let state = locked.of(&node);
-                if state.removed {
+                if state.has_no_name() {
                     return Err(Refusal::Error(Error::Stale));
                 }
                 let mut quota = limits;
@@ -154,7 +154,7 @@ impl Files {
             .retry(|| {
                 let mut locked = Locked::all(&[&node]);
                 let state = locked.of(&node);
-                if state.removed {
+                if state.has_no_name() {
                     return Err(Refusal::Error(Error::Stale));
                 }
                 let mut change = NameChange::default();
@@ -220,7 +220,7 @@ impl Files {
     }
 
     /// The directory at a path of the volume. Does not follow symbolic links.
-    async fn directory_at(&self, path: &[u8]) -> Result<Arc<Node>, QuotaError> {
+    pub(crate) async fn directory_at(&self, path: &[u8]) -> Result<Arc<Node>, QuotaError> {
         let shown = || DisplayPath(path.to_vec());
         let mut node = self.state.node(Inode::ROOT).await?;
         for name in path.split(|byte| *byte == b'/') {
@@ -254,7 +254,7 @@ impl Files {
                 node => {
                     let node = node?;
                     let state = node.lock();
-                    let own = state.record.directory().filter(|_| !state.removed);
+                    let own = state.record.directory().filter(|_| !state.has_no_name());
                     own.map(|own| own.parent)
                 }
             };

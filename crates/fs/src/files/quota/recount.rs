@@ -167,7 +167,7 @@ impl Files {
         };
         let top = match self.state.node(root).await {
             Err(Error::Stale) => None,
-            node => Some(node?).filter(|node| !node.lock().removed),
+            node => Some(node?).filter(|node| !node.lock().has_no_name()),
         };
         let (recount, to) = match (&top, quota.recount) {
             (Some(top), Recount::Leaving) => (Recount::Leaving, self.tree_of_parent(top).await?),
@@ -278,7 +278,7 @@ impl Files {
                 let mut any = false;
                 for node in nodes {
                     let state = locked.of(node);
-                    if !state.removed && state.record.tree != to {
+                    if !state.has_no_name() && state.record.tree != to {
                         let mut record = state.record.clone();
                         record.tree = to;
                         change.set(node, record);
@@ -303,7 +303,7 @@ impl Files {
             .retry(|| {
                 let mut locked = Locked::all(&[top]);
                 let state = locked.of(top);
-                if state.removed {
+                if state.has_no_name() {
                     return Ok(());
                 }
                 let mut change = NameChange::default();
@@ -330,7 +330,7 @@ impl Files {
                     .record
                     .directory()
                     .is_none_or(|own| own.parent != parent.inode);
-                if state.removed || moved || holder != to {
+                if state.has_no_name() || moved || holder != to {
                     return Ok(false);
                 }
                 let mut record = state.record.clone();

@@ -315,7 +315,7 @@ impl<'a> Walk<'a> {
     async fn add_node(&mut self, inode: Inode, node: &Arc<Node>) -> bool {
         let (record, unpublished, last, may_be_published) = {
             let state = node.lock();
-            if state.removed {
+            if state.has_no_name() {
                 return false;
             }
             let unpublished = state.unpublished_in();

@@ -1,0 +1,50 @@
+//! Repairs of the trash.
+
+use forebay_meta::record::{TrashRecord, TrashUntil};
+use forebay_meta::{Key, StoreError};
+use forebay_types::Inode;
+
+use super::work::Work;
+use crate::finding::Finding;
+
+/// An entry of an object that is not in the trash.
+pub(super) async fn of_nothing(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    inode: Inode,
+) -> Result<(), StoreError> {
+    let key = Key::Trash(inode);
+    if let Some(entry) = work.get::<TrashRecord>(&key).await? {
+        work.delete(&Key::TrashUntil(entry.until, inode));
+    }
+    work.delete(&key);
+    work.did(
+        finding,
+        format!("removed the entry in the trash for inode {inode}"),
+    );
+    Ok(())
+}
+
+/// A mark that is missing, or that belongs to no entry.
+pub(super) async fn mark(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    (inode, until): (Inode, u64),
+) -> Result<(), StoreError> {
+    let key = Key::TrashUntil(until, inode);
+    let entry = work.get::<TrashRecord>(&Key::Trash(inode)).await?;
+    if entry.is_some_and(|entry| entry.until == until) {
+        work.put(&key, &TrashUntil);
+        work.did(
+            finding,
+            format!("wrote the mark that inode {inode} stays in the trash"),
+        );
+    } else {
+        work.delete(&key);
+        work.did(
+            finding,
+            format!("removed the mark that inode {inode} stays in the trash"),
+        );
+    }
+    Ok(())
+}
