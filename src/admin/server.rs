@@ -250,10 +250,14 @@ async fn answer<C: Control>(
                 Err(problem) => Reply::Error(problem),
             }
         }
-        Command::Trash(request) => match control.trash(request).await {
-            Ok(report) => Reply::Trash(report),
-            Err(problem) => Reply::Error(problem),
-        },
+        Command::Trash(request) => {
+            // It may take long, as for a tree of many files.
+            drop(permit);
+            match control.trash(request).await {
+                Ok(report) => Reply::Trash(report),
+                Err(problem) => Reply::Error(problem),
+            }
+        }
         Command::Scrub(request) => match control.scrub(request).await {
             Ok(report) => Reply::Scrub(Box::new(report)),
             Err(problem) => Reply::Error(problem),

@@ -9,7 +9,7 @@
 //! | accounts of packs | those of then | those of then |
 //! | a pack with an account then, held now | | is live again, and not held |
 //! | a pack with an account now and none then | | dies with the restore: the snapshot of the state before holds it |
-//! | the volume's state: what files use | that of then | that of then |
+//! | the volume's state: what files and the trash use | that of then | that of then |
 //! | epoch, numbers that come next, published LSN, commits | those of then | those of now |
 //! | all else: objects, names, blocks, garbage, quotas, notes | those of then | those of then |
 
@@ -142,6 +142,7 @@ pub(crate) fn of_restore(
         used_bytes: state_then.used_bytes,
         used_inodes: state_then.used_inodes,
         charged_bytes: state_then.charged_bytes,
+        trash: state_then.trash,
         history: History {
             commit,
             last_snapshot: state_now.history.last_snapshot,
@@ -156,7 +157,7 @@ pub(crate) fn of_restore(
 #[cfg(test)]
 mod tests {
     use forebay_meta::Entry;
-    use forebay_meta::record::{Record, Timestamp};
+    use forebay_meta::record::{Record, Timestamp, TrashTotals};
     use forebay_types::{Epoch, Lsn};
 
     use super::*;
@@ -176,6 +177,10 @@ mod tests {
                 commit: CommitNumber(commit),
                 last_snapshot: 2,
                 held_bytes: 77,
+            },
+            trash: TrashTotals {
+                bytes: used,
+                files: used,
             },
         }
     }
@@ -321,6 +326,7 @@ mod tests {
             (volume.used_bytes, volume.next_inode, volume.epoch),
             (20, 9, Epoch(9))
         );
+        assert_eq!(volume.trash, state(5, 20).trash);
         assert_eq!(
             (volume.history.commit, volume.history.held_bytes),
             (CommitNumber(10), 20)
