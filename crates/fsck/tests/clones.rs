@@ -8,6 +8,7 @@
 
 #[path = "place/cut.rs"]
 mod cut;
+#[allow(dead_code, reason = "each test uses some of it")]
 mod place;
 
 use std::collections::BTreeMap;
@@ -23,9 +24,7 @@ use forebay_environment::SystemRandomness;
 use forebay_fs::{Compression, Expected, FsConfig, SnapshotError, Takeover, Volume};
 use forebay_fsck::{Options, Progress, Report, check};
 use forebay_meta::record::{Content, InodeRecord, Kind, NameRecord, PackRecord, Timestamp};
-use forebay_meta::{
-    Batch, Catalog, Key, MetaStore, Overlay, SlateSettings, SlateStore, VolumeDescriptor,
-};
+use forebay_meta::{Batch, Catalog, Key, Overlay, SlateSettings, SlateStore, VolumeDescriptor};
 use forebay_types::{CommitNumber, Epoch, Inode, PackId};
 use forebay_vfs::{FileSystem, SetAttributes};
 use place::{Place, WHO, close, create, findings, key_file, noise, write};
