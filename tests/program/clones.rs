@@ -173,7 +173,7 @@ fn a_volume_goes_back(sealed: bool) {
     let mut client = gateway.client();
     let root = client.mount();
     client.put("file", &bytes(1));
-    let (handle, _) = (client.lookup(&root, b"file").unwrap(), ());
+    let handle = client.lookup(&root, b"file").unwrap();
     works(gateway.ask(&["snapshot", "create", "monday"]));
     client.put("file", &bytes(2));
     client.put("later", &bytes(3));
@@ -207,7 +207,7 @@ fn a_volume_goes_back(sealed: bool) {
     volumes.is_sound("source");
     let gateway = volumes.serve("source");
     let mut client = gateway.client();
-    assert!(client.read(&handle, 0, 300_000).unwrap() == bytes(1)[..300_000]);
+    assert!(client.read(&handle, 0, 300_000).unwrap() == bytes(1));
     assert!(client.get("later").is_err());
     let all: Value =
         serde_json::from_str(&works(gateway.ask(&["snapshot", "list", "--json"]))).unwrap();
@@ -216,11 +216,9 @@ fn a_volume_goes_back(sealed: bool) {
         .unwrap()
         .iter()
         .map(|one| one["name"].as_str().unwrap());
-    let before = names
-        .filter(|name| name.starts_with("before-restore-"))
-        .next()
-        .unwrap()
-        .to_owned();
+    let mut names = names;
+    let before = names.find(|name| name.starts_with("before-restore-"));
+    let before = before.unwrap().to_owned();
     gateway.stop_cleanly();
 
     works(volumes.run("source", &["restore", "--volume", &before]));

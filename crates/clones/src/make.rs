@@ -12,8 +12,6 @@
 //! `forebay clone forget` removes them. The gateway of the source marks a snapshot as being deleted before it looks for
 //! notes a last time, and here the note comes before the look at that mark: one of the two sees the other.
 
-use std::sync::Arc;
-
 use forebay_environment::{META_PREFIX, Randomness, draw};
 use forebay_meta::record::{DeadPack, HeldPack, Holding, PackRecord, kept_name};
 use forebay_meta::volume::VolumeError;

@@ -225,7 +225,7 @@ fn names(manifest: &VersionedManifest) -> impl Iterator<Item = String> {
 }
 
 fn failed(error: Error) -> StoreError {
-    let damage = super::sources(&error).any(|source| super::is_damage(source));
+    let damage = super::sources(&error).any(super::is_damage);
     match error {
         error if damage => StoreError::Corrupt(format!(
             "the metadata in the bucket is damaged ({error}); use an undamaged copy of the bucket"

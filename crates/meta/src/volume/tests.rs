@@ -204,7 +204,7 @@ async fn a_newer_format_is_named_whatever_else_it_says() {
             error,
             VolumeError::Newer {
                 found: 9,
-                supported: 2,
+                supported: 3,
                 ..
             }
         ),

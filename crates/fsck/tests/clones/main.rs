@@ -6,15 +6,18 @@
     reason = "numbers here are small"
 )]
 
-#[path = "place/cut.rs"]
+#[path = "../place/cut.rs"]
 mod cut;
+mod cuts;
+mod measure;
+#[allow(dead_code, reason = "each test uses some of it")]
+#[path = "../place/mod.rs"]
 mod place;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cut::Cut;
 use forebay_clones::holds::{self, Standing};
 use forebay_clones::layers::{self, Sources};
 use forebay_clones::restore::{Restore, Restored};
@@ -22,11 +25,9 @@ use forebay_clones::{CloneError, detach, make, restore};
 use forebay_environment::SystemRandomness;
 use forebay_fs::{Compression, Expected, FsConfig, SnapshotError, Takeover, Volume};
 use forebay_fsck::{Options, Progress, Report, check};
-use forebay_meta::record::{Content, InodeRecord, Kind, NameRecord, PackRecord, Timestamp};
-use forebay_meta::{
-    Batch, Catalog, Key, MetaStore, Overlay, SlateSettings, SlateStore, VolumeDescriptor,
-};
-use forebay_types::{CommitNumber, Epoch, Inode, PackId};
+use forebay_meta::VolumeDescriptor;
+use forebay_meta::record::Timestamp;
+use forebay_types::{Epoch, Inode};
 use forebay_vfs::{FileSystem, SetAttributes};
 use place::{Place, WHO, close, create, findings, key_file, noise, write};
 
@@ -404,143 +405,6 @@ async fn back_and_forth(expected: Expected) {
     is_sound(&place).await;
 }
 
-/// The clone in the folder beside the bucket of a place.
-const BESIDE: &str = "clone";
-
-/// A gateway on one of the places of a folder, with a folder of its own.
-async fn gateway(place: &Place, root: &str) -> Volume {
-    let store = Cut::after(usize::MAX).store(place, root).await;
-    let local = tempfile::tempdir().unwrap();
-    let mut config = FsConfig::new(local.keep());
-    config.expected = place.expected.clone();
-    config.takeover = Takeover::Allow;
-    config.checkpoint_interval = Duration::from_secs(3600);
-    eager(&mut config);
-    Box::pin(Volume::open(&store, config)).await.unwrap()
-}
-
-async fn has(place: &Place, root: &str, files: &Files) {
-    let volume = gateway(place, root).await;
-    compare(&volume, files).await;
-    close(volume).await;
-}
-
-async fn clone_beside(place: &Place, cut: &Cut) -> Result<make::Made, CloneError> {
-    let (source, to) = (
-        cut.store(place, "bucket").await,
-        cut.store(place, BESIDE).await,
-    );
-    Box::pin(make::make(
-        &source,
-        &to,
-        "s",
-        &place.expected,
-        1_795_000_000,
-        &SystemRandomness,
-    ))
-    .await
-}
-
-async fn detach_beside(place: &Place, cut: &Cut) -> Result<detach::Detached, CloneError> {
-    let clone = cut.store(place, BESIDE).await;
-    Box::pin(detach::detach(&clone, &place.expected, &|_, _| {})).await
-}
-
-#[test]
-fn a_clone_that_is_cut_off_before_any_of_its_changes_is_none_and_is_made_again() {
-    run(|| async {
-        let (whole, then, files) = source(&key_file(7)).await;
-        for changes in 0.. {
-            let place = whole.copied();
-            let cut = Cut::after(changes);
-            let done = cut.run(clone_beside(&place, &cut)).await;
-            if let Some(done) = done {
-                done.unwrap();
-                assert!(changes > 5, "{changes}");
-                break;
-            }
-            let there = place.folder.path().join(BESIDE).join("forebay.volume");
-            assert!(!there.exists(), "after {changes} changes");
-            is_sound(&place).await;
-            let volume = opened(&place).await;
-            compare(&volume, &files).await;
-            close(volume).await;
-            clone_beside(&place, &Cut::after(usize::MAX)).await.unwrap();
-            has(&place, BESIDE, &then).await;
-            has(&place, "bucket", &files).await;
-        }
-    });
-}
-
-#[test]
-fn a_detachment_that_is_cut_off_before_any_of_its_changes_loses_nothing_and_goes_on() {
-    run(|| async {
-        let (whole, then, _) = source(&Expected::NotSealed).await;
-        clone_beside(&whole, &Cut::after(usize::MAX)).await.unwrap();
-        for changes in 0.. {
-            let place = whole.copied();
-            let cut = Cut::after(changes);
-            let done = cut.run(detach_beside(&place, &cut)).await;
-            let is_done = done.is_some();
-            if let Some(done) = done {
-                assert!(done.unwrap().objects > 5);
-            } else {
-                has(&place, BESIDE, &then).await;
-                match detach_beside(&place, &Cut::after(usize::MAX)).await {
-                    Ok(_) | Err(CloneError::NoClone(_)) => {}
-                    Err(error) => panic!("{error}"),
-                }
-            }
-            let volume = gateway(&place, "bucket").await;
-            volume.delete_snapshot("s").await.unwrap();
-            close(volume).await;
-            std::fs::remove_dir_all(place.bucket()).unwrap();
-            has(&place, BESIDE, &then).await;
-            if is_done {
-                break;
-            }
-        }
-    });
-}
-
-#[test]
-fn a_restore_that_is_cut_off_before_any_of_its_changes_leaves_the_volume_as_it_was() {
-    run(|| async {
-        let (whole, then, files) = source(&key_file(7)).await;
-        for changes in 0.. {
-            let place = whole.copied();
-            let cut = Cut::after(changes);
-            let store = cut.store(&place, "bucket").await;
-            let back = back_to("s", "before");
-            let done = cut
-                .run(Box::pin(restore::restore(&store, &place.expected, &back)))
-                .await;
-            let is_done = done.is_some();
-            if let Some(done) = done {
-                done.unwrap();
-                assert!(changes > 5, "{changes}");
-            }
-            is_sound(&place).await;
-            if !is_done {
-                let volume = open(&place).await;
-                // The removal of what is left beside the metadata comes after the last step.
-                let is_restored = volume.lookup(&WHO, Inode::ROOT, b"later").await.is_err();
-                compare(&volume, if is_restored { &then } else { &files }).await;
-                compare(&*volume.open_snapshot("s").await.unwrap(), &then).await;
-                close(volume).await;
-                restored(&place, "s", "again").await.unwrap();
-            }
-            let volume = open(&place).await;
-            compare(&volume, &then).await;
-            close(volume).await;
-            is_sound(&place).await;
-            if is_done {
-                break;
-            }
-        }
-    });
-}
-
 #[test]
 fn a_clone_of_a_clone_outlives_the_detachment_of_the_one_between() {
     run(|| async {
@@ -617,87 +481,5 @@ fn what_cannot_be_cloned_is_refused_and_leaves_nothing() {
         let refused = volume.delete_snapshot("s").await;
         assert!(matches!(refused, Err(SnapshotError::Cloned { .. })));
         close(volume).await;
-    });
-}
-
-/// Time of clone and restore: of 1,000,000 files, 10,000 packs without objects, and 10,000 others and all attributes changed in the newest state.
-#[test]
-#[ignore = "a measurement"]
-fn measure() {
-    run(|| async {
-        let place = Place::of(Expected::NotSealed).await;
-        let store = place.store().await;
-        let meta = || async {
-            let (store, path) = (store.store.clone(), store.path("meta"));
-            SlateStore::open(store, path, SlateSettings::default())
-                .await
-                .unwrap()
-        };
-        let fill = |mode: u32| {
-            let meta = &meta;
-            async move {
-                let open = meta().await;
-                let catalog = Catalog::new(Arc::new(Overlay::new()), Arc::new(open));
-                let root = catalog
-                    .record::<InodeRecord>(&Key::Inode(Inode::ROOT))
-                    .await
-                    .unwrap()
-                    .unwrap();
-                for first in (0..1_000_000_u64).step_by(20_000) {
-                    let mut batch = Batch::new();
-                    for number in first..first + 20_000 {
-                        let (inode, cookie) = (Inode(number + 100), number + 3);
-                        let name = format!("a-file-with-a-name-of-usual-length-{number}");
-                        let record = InodeRecord {
-                            content: Content::Regular,
-                            mode,
-                            ..root.clone()
-                        };
-                        batch.put(&Key::Inode(inode), &record);
-                        if mode == 0o600 {
-                            let entry = NameRecord {
-                                kind: Kind::Regular,
-                                inode,
-                                cookie,
-                            };
-                            batch.put(&Key::Name(Inode::ROOT, name.into_bytes().into()), &entry);
-                        }
-                        if number % 100 == 0 {
-                            let account = PackRecord {
-                                bytes: 8 << 20,
-                                raw_bytes: 8 << 20,
-                                live_bytes: 8 << 20,
-                                frames: 32,
-                                born: CommitNumber(0),
-                            };
-                            let pack = (1 << 40) + number + u64::from(mode == 0o644) * 5;
-                            batch.put(&Key::Pack(PackId(pack)), &account);
-                        }
-                    }
-                    while catalog.store().commit(&batch).await.is_err() {}
-                }
-                catalog.store().close().await.unwrap();
-            }
-        };
-        fill(0o600).await;
-        let volume = opened(&place).await;
-        volume.make_snapshot("s", "a test").await.unwrap();
-        volume.flush().await.unwrap();
-        close(volume).await;
-        fill(0o644).await;
-        let bytes = |name: &str| {
-            let all = place::files(&place.bucket().join(name));
-            all.iter()
-                .map(|file| std::fs::metadata(file).unwrap().len())
-                .sum::<u64>()
-        };
-        println!("metadata: {} MiB", bytes("meta") >> 20);
-        let other = empty(&Expected::NotSealed);
-        let begun = std::time::Instant::now();
-        clone(&place, &other, "s").await.unwrap();
-        println!("clone: {:.2} s", begun.elapsed().as_secs_f64());
-        let begun = std::time::Instant::now();
-        restored(&place, "s", "before").await.unwrap();
-        println!("restore: {:.2} s", begun.elapsed().as_secs_f64());
     });
 }

@@ -1,0 +1,141 @@
+//! Clones, detachments and restores that are cut off before each of their changes.
+
+use super::cut::Cut;
+use super::*;
+
+/// The clone in the folder beside the bucket of a place.
+const BESIDE: &str = "clone";
+
+/// A gateway on one of the places of a folder, with a folder of its own.
+async fn gateway(place: &Place, root: &str) -> Volume {
+    let store = Cut::after(usize::MAX).store(place, root).await;
+    let local = tempfile::tempdir().unwrap();
+    let mut config = FsConfig::new(local.keep());
+    config.expected = place.expected.clone();
+    config.takeover = Takeover::Allow;
+    config.checkpoint_interval = Duration::from_secs(3600);
+    eager(&mut config);
+    Box::pin(Volume::open(&store, config)).await.unwrap()
+}
+
+async fn has(place: &Place, root: &str, files: &Files) {
+    let volume = gateway(place, root).await;
+    compare(&volume, files).await;
+    close(volume).await;
+}
+
+async fn clone_beside(place: &Place, cut: &Cut) -> Result<make::Made, CloneError> {
+    let (source, to) = (
+        cut.store(place, "bucket").await,
+        cut.store(place, BESIDE).await,
+    );
+    Box::pin(make::make(
+        &source,
+        &to,
+        "s",
+        &place.expected,
+        1_795_000_000,
+        &SystemRandomness,
+    ))
+    .await
+}
+
+async fn detach_beside(place: &Place, cut: &Cut) -> Result<detach::Detached, CloneError> {
+    let clone = cut.store(place, BESIDE).await;
+    Box::pin(detach::detach(&clone, &place.expected, &|_, _| {})).await
+}
+
+#[test]
+fn a_clone_that_is_cut_off_before_any_of_its_changes_is_none_and_is_made_again() {
+    run(|| async {
+        let (whole, then, files) = source(&key_file(7)).await;
+        for changes in 0.. {
+            let place = whole.copied();
+            let cut = Cut::after(changes);
+            let done = cut.run(clone_beside(&place, &cut)).await;
+            if let Some(done) = done {
+                done.unwrap();
+                assert!(changes > 5, "{changes}");
+                break;
+            }
+            let there = place.folder.path().join(BESIDE).join("forebay.volume");
+            assert!(!there.exists(), "after {changes} changes");
+            is_sound(&place).await;
+            let volume = opened(&place).await;
+            compare(&volume, &files).await;
+            close(volume).await;
+            clone_beside(&place, &Cut::after(usize::MAX)).await.unwrap();
+            has(&place, BESIDE, &then).await;
+            has(&place, "bucket", &files).await;
+        }
+    });
+}
+
+#[test]
+fn a_detachment_that_is_cut_off_before_any_of_its_changes_loses_nothing_and_goes_on() {
+    run(|| async {
+        let (whole, then, _) = source(&Expected::NotSealed).await;
+        clone_beside(&whole, &Cut::after(usize::MAX)).await.unwrap();
+        for changes in 0.. {
+            let place = whole.copied();
+            let cut = Cut::after(changes);
+            let done = cut.run(detach_beside(&place, &cut)).await;
+            let is_done = done.is_some();
+            if let Some(done) = done {
+                assert!(done.unwrap().objects > 5);
+            } else {
+                has(&place, BESIDE, &then).await;
+                match detach_beside(&place, &Cut::after(usize::MAX)).await {
+                    Ok(_) | Err(CloneError::NoClone(_)) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            let volume = gateway(&place, "bucket").await;
+            volume.delete_snapshot("s").await.unwrap();
+            close(volume).await;
+            std::fs::remove_dir_all(place.bucket()).unwrap();
+            has(&place, BESIDE, &then).await;
+            if is_done {
+                break;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_restore_that_is_cut_off_before_any_of_its_changes_leaves_the_volume_as_it_was() {
+    run(|| async {
+        let (whole, then, files) = source(&key_file(7)).await;
+        for changes in 0.. {
+            let place = whole.copied();
+            let cut = Cut::after(changes);
+            let store = cut.store(&place, "bucket").await;
+            let back = back_to("s", "before");
+            let done = cut
+                .run(Box::pin(restore::restore(&store, &place.expected, &back)))
+                .await;
+            let is_done = done.is_some();
+            if let Some(done) = done {
+                done.unwrap();
+                assert!(changes > 5, "{changes}");
+            }
+            is_sound(&place).await;
+            if !is_done {
+                let volume = open(&place).await;
+                // The removal of what is left beside the metadata comes after the last step.
+                let is_restored = volume.lookup(&WHO, Inode::ROOT, b"later").await.is_err();
+                compare(&volume, if is_restored { &then } else { &files }).await;
+                compare(&*volume.open_snapshot("s").await.unwrap(), &then).await;
+                close(volume).await;
+                restored(&place, "s", "again").await.unwrap();
+            }
+            let volume = open(&place).await;
+            compare(&volume, &then).await;
+            close(volume).await;
+            is_sound(&place).await;
+            if is_done {
+                break;
+            }
+        }
+    });
+}
