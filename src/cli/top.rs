@@ -19,7 +19,7 @@ pub enum TopForm {
 pub(super) fn command(json: &Arg) -> Command {
     configured(
         "top",
-        "Show what the running gateway does, live: throughput, latency, the busiest clients and files",
+        "Show what the running gateway does, live: throughput, latency, busiest clients and files",
     )
     .arg(switch("once", "Print one picture, and end"))
     .arg(json.clone().requires("once"))

@@ -49,7 +49,7 @@ fn an_export_has_the_general_settings_but_for_its_own() {
     assert_eq!(
         listed,
         [
-            "/ 127.0.0.0/8,::1 rw auto 65534 65534 sys secure none,tls,mtls bucket auto 1-9 hidden",
+            "/ 127.0.0.0/8,::1 rw auto 65534 65534 sys secure none,tls,mtls bucket auto 1-9 hidden none",
             "/scratch/of all 10.0.0.0/8,192.168.1.7 ro no_root_squash 150 100 sys,none insecure none,mtls async off 3 visible 1day"
         ]
     );

@@ -122,12 +122,7 @@ pub(super) async fn damaged(
         Key::Holding(holder, pack) => {
             Ok(snapshots::unreadable_mark(work, finding, (holder, pack)).await?)
         }
-        Key::Trash(inode) => {
-            work.delete(&key);
-            let what = format!("removed the entry in the trash for inode {inode}, which is lost");
-            work.did(finding, what);
-            Ok(())
-        }
+        Key::Trash(inode) => Ok(trash::unreadable(work, finding, inode).await?),
         Key::TrashUntil(until, inode) => Ok(trash::mark(work, finding, (inode, until)).await?),
         Key::PackFrames(pack, _) => {
             work.delete(&key);

@@ -1,7 +1,7 @@
 //! Repairs of the trash.
 
 use forebay_meta::record::{TrashRecord, TrashUntil};
-use forebay_meta::{Key, StoreError};
+use forebay_meta::{Key, KeyRange, StoreError};
 use forebay_types::Inode;
 
 use super::work::Work;
@@ -21,6 +21,28 @@ pub(super) async fn of_nothing(
     work.did(
         finding,
         format!("removed the entry in the trash for inode {inode}"),
+    );
+    Ok(())
+}
+
+/// An entry that cannot be read: it goes with its mark, and its object gets a name in `lost+found`.
+pub(super) async fn unreadable(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    inode: Inode,
+) -> Result<(), StoreError> {
+    let mut marks = work.cursor(KeyRange::trash_order());
+    while let Some((key, _)) = marks.next().await? {
+        if let Ok(mark @ Key::TrashUntil(_, of)) = Key::decode(&key)
+            && of == inode
+        {
+            work.delete(&mark);
+        }
+    }
+    work.delete(&Key::Trash(inode));
+    work.did(
+        finding,
+        format!("removed the entry in the trash for inode {inode}, which is lost"),
     );
     Ok(())
 }

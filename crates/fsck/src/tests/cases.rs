@@ -69,7 +69,7 @@ pub(super) const CASES: &[Case] = &[
             v.delete(&Key::Trash(Inode(9)));
             v.delete(&Key::Trash(Inode(8)));
         },
-        &["orphan", "wrong-trash-mark"],
+        &["orphan", "wrong-link-count", "wrong-trash-mark"],
     ),
     (
         |v| {
