@@ -37,7 +37,7 @@ pub(super) fn command(json: &Arg) -> Command {
         .help("Bring one file back as this path, which must be free [default: its own]");
     configured(
         "undelete",
-        "List what is in the trash, or bring it back; never replaces a file",
+        "List the removed files in the trash, or bring them back; never replaces a file",
     )
     .arg(what)
     .arg(id)

@@ -95,7 +95,7 @@ impl Objects {
         let Key::Inode(inode) = Key::decode(&difference.key)? else {
             return Ok(());
         };
-        // What is in the trash has been removed.
+        // An object in the trash has been removed.
         let (old, new) = difference.records::<InodeRecord>()?;
         let live = |record: &InodeRecord| !record.is_in_trash();
         let marks = match (old.filter(live), new.filter(live)) {

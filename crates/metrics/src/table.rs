@@ -103,7 +103,7 @@ families! {
     TRASH_OBJECTS: Gauge, "trash_objects", None, [],
         "Files and directories in the trash.";
     TRASH: Gauge, "trash_bytes", Bytes, [],
-        "Bytes of files in the trash. They are not among those of `forebay_used_bytes` that quotas count.";
+        "Bytes of files in the trash. They count in no quota.";
     TRASH_DELETED: Counter, "trash_deleted", None, ["cause"],
         "Objects that left the trash for good since the start. `cause` is `time` (they were there long enough) or `room` (it was needed).";
     PACKS_TO_REWRITE: Gauge, "packs_to_rewrite", None, [],

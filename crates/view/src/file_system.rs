@@ -35,7 +35,7 @@ fn store_answer(error: StoreError) -> Error {
 impl View {
     async fn live(&self, inode: Inode) -> Result<InodeRecord> {
         let record = self.record(inode).await.map_err(answer)?;
-        // What is in the trash has no name.
+        // An object in the trash has no name.
         let live = record.filter(|record| !record.is_in_trash());
         live.ok_or(Error::Stale)
     }

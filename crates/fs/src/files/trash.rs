@@ -30,10 +30,10 @@ use crate::display_path::DisplayPath;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrashError {
     /// Nothing with this path is there.
-    #[error("nothing in the trash was at {0} or below it; `forebay undelete` lists what is there")]
+    #[error("nothing in the trash was at {0} or below it; `forebay undelete` lists all")]
     NotFound(DisplayPath),
     /// No object with this number is there.
-    #[error("object {0} is not in the trash; `forebay undelete` lists what is there")]
+    #[error("object {0} is not in the trash; `forebay undelete` lists all")]
     NoSuchId(Inode),
     /// Something else has its path.
     #[error("{0} exists: give another path with --to")]

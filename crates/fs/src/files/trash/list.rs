@@ -1,4 +1,4 @@
-//! What is in the trash.
+//! Lists the trash.
 
 use std::collections::HashMap;
 

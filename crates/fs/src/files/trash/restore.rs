@@ -1,4 +1,4 @@
-//! Bringing back what is in the trash.
+//! Brings objects back from the trash.
 
 use std::sync::Arc;
 

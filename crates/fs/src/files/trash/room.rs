@@ -8,9 +8,9 @@ pub(crate) const ENTRY_BYTES: u64 = 4096;
 /// The room that the trash takes, and what it may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// What is in the trash.
+    /// The size of the trash.
     pub(super) trash: Amount,
-    /// What is in the volume beside it.
+    /// The size of the volume beside it.
     pub(super) volume: Amount,
     /// Limit of both together.
     pub(super) volume_limit: Amount,
