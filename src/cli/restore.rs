@@ -8,6 +8,9 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use super::{configured, path, path_argument, switch};
 use crate::admin::{RestoreOrder, VolumePath};
 
+/// The arguments of a restore of one path.
+const OF_A_PATH: [&str; 5] = ["path", "from", "to", "replace", "json"];
+
 /// A request to restore something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RestoreRequest {
@@ -37,7 +40,7 @@ pub struct VolumeRestore {
 pub(super) fn command(json: &Arg) -> Command {
     configured(
         "restore",
-        "Put a file or directory of a snapshot back without a copy, or take the whole volume back to it",
+        "Put a file or directory of a snapshot back, or the whole volume",
     )
     .override_usage(
         "forebay restore PATH --from SNAPSHOT [--to PATH] [--replace] [--json]\n       \
@@ -72,7 +75,7 @@ pub(super) fn command(json: &Arg) -> Command {
         Arg::new("volume")
             .long("volume")
             .value_name("snapshot")
-            .conflicts_with_all(["path", "from", "to", "replace", "json"])
+            .conflicts_with_all(OF_A_PATH)
             .help("Take the whole volume back to this snapshot: its name or number"),
     )
     .arg(
@@ -80,14 +83,14 @@ pub(super) fn command(json: &Arg) -> Command {
             "take-over",
             "Go on although a gateway that did not stop in order holds the volume",
         )
-        .requires("volume"),
+        .conflicts_with_all(OF_A_PATH),
     )
     .arg(
         switch(
             "put-log-aside",
             "Go on although the log in data_dir has changes that the bucket does not have: the next start archives them",
         )
-        .requires("volume"),
+        .conflicts_with_all(OF_A_PATH),
     )
 }
 

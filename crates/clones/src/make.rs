@@ -13,7 +13,7 @@
 //! notes a last time, and here the note comes before the look at that mark: one of the two sees the other.
 
 use forebay_environment::{META_PREFIX, Randomness, draw};
-use forebay_meta::record::{DeadPack, HeldPack, Holding, PackRecord, kept_name};
+use forebay_meta::record::{DeadPack, HeldPack, Holding, PackRecord, SnapshotRecord, kept_name};
 use forebay_meta::volume::VolumeError;
 use forebay_meta::volume::keys::{self, Expected, VolumeKeys};
 use forebay_meta::volume::notes::CloneNote;
@@ -23,6 +23,7 @@ use forebay_object::Store;
 use forebay_types::{PackId, SnapshotId, VolumeId};
 use futures_util::TryStreamExt;
 use object_store::ObjectStoreExt;
+use object_store::path::Path;
 
 use crate::patch::{self, Accounts};
 use crate::volume::{Moment, TIMEOUT, Volume};
@@ -159,18 +160,23 @@ async fn prepare(
         let root = to.url.clone();
         return Err(VolumeError::NotAVolume { root, example }.into());
     };
+    let ours = [to.path(META_PREFIX), to.path("forebay.keys")];
+    let listed: Vec<_> = to.store.list(Some(&to.root)).try_collect().await?;
+    let is_ours = |place: &Path| ours.iter().any(|one| place.prefix_matches(one));
+    // An interrupted attempt has left nothing else. A clone that was served and is half deleted has: its identity and
+    // its numbers must not be used again.
+    if let Some(other) = listed.iter().find(|object| !is_ours(&object.location)) {
+        let (root, example) = (to.url.clone(), other.location.to_string());
+        return Err(VolumeError::NotAVolume { root, example }.into());
+    }
     tracing::info!(
         "an interrupted attempt left objects at {}: they are removed",
         to.url
     );
-    let ours = [to.path(META_PREFIX), to.path("forebay.keys")];
-    let listed: Vec<_> = to.store.list(Some(&to.root)).try_collect().await?;
     for object in listed {
-        if ours.iter().any(|one| object.location.prefix_matches(one)) {
-            match to.store.delete(&object.location).await {
-                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
+        match to.store.delete(&object.location).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(note.clone)
@@ -188,12 +194,13 @@ async fn still_there(
     if again.descriptor != volume.descriptor {
         return Err(CloneError::Overtaken);
     }
-    again
-        .newest()
-        .await?
-        .find(&id.0.to_string())
-        .await
-        .map(drop)
+    let snapshots = again.newest().await?.snapshots().await?;
+    let is_there =
+        |(one, record): &(SnapshotId, SnapshotRecord)| *one == id && !record.is_being_deleted;
+    match snapshots.iter().any(is_there) {
+        true => Ok(()),
+        false => Err(CloneError::BeingDeleted(id.0.to_string())),
+    }
 }
 
 /// What a state says of snapshots and packs.

@@ -5,7 +5,7 @@
 //! | records | in a clone | after a restore |
 //! |---|---|---|
 //! | snapshots, held packs and their marks | none | those of now |
-//! | dead packs | none: their objects are not the clone's | those of now |
+//! | dead packs | those of then, for their notes: their objects are not the clone's | those of now, and those of then for their notes |
 //! | accounts of packs | those of then | those of then |
 //! | a pack with an account then, held now | | is live again, and not held |
 //! | a pack with an account now and none then | | dies with the restore: the snapshot of the state before holds it |
@@ -50,11 +50,14 @@ impl Batches {
     }
 
     fn finish(mut self) -> Vec<Batch> {
-        self.done.push(self.open);
+        // The store takes no empty batch.
+        if !self.open.changes().is_empty() {
+            self.done.push(self.open);
+        }
         self.done
     }
 
-    /// Deletes what the state says of snapshots, and of dead packs.
+    /// Deletes what the state says of snapshots; its dead packs become ones without objects.
     fn without_past(&mut self, then: &Accounts) {
         for id in then.snapshots.keys() {
             self.change(|batch| batch.delete(&Key::Snapshot(*id)));
@@ -65,8 +68,10 @@ impl Batches {
         for (id, pack) in &then.marks {
             self.change(|batch| batch.delete(&Key::Holding(*id, *pack)));
         }
+        // Their notes go when they are reclaimed, whether their objects are there or not.
         for pack in then.dead.keys() {
-            self.change(|batch| batch.delete(&Key::DeadPack(*pack)));
+            let dead = DeadPack::default();
+            self.change(|batch| batch.put(&Key::DeadPack(*pack), &dead));
         }
     }
 }
@@ -134,6 +139,9 @@ pub(crate) fn of_restore(
     for (pack, record) in &held {
         batches.change(|batch| batch.put(&Key::HeldPack(*pack), record));
         batches.change(|batch| batch.put(&Key::Holding(record.holder, *pack), &Holding));
+        if then.dead.contains_key(pack) {
+            batches.change(|batch| batch.delete(&Key::DeadPack(*pack)));
+        }
     }
     for (pack, record) in &dead {
         batches.change(|batch| batch.put(&Key::DeadPack(*pack), record));
@@ -270,7 +278,8 @@ mod tests {
     #[test]
     fn a_clone_has_no_past_and_counts_on() {
         let records = after(&then(), of_clone(state(5, 20), &then()));
-        assert_eq!(records.len(), 1);
+        assert_eq!(records.len(), 2);
+        assert!(records.contains_key(&Key::DeadPack(PackId(4)).encode()[..]));
         let volume = volume(&records);
         assert_eq!((volume.gateway, volume.epoch), ([0; 16], Epoch(5)));
         assert_eq!(volume.history.commit, CommitNumber(5));
@@ -319,7 +328,12 @@ mod tests {
             .map(|(id, pack)| Key::Holding(SnapshotId(id), PackId(pack)).encode().to_vec());
         assert_eq!(marks, expected);
         let is_there = |key: Key| records.contains_key(&key.encode()[..]);
-        assert!(!is_there(Key::DeadPack(PackId(4))) && is_there(Key::DeadPack(PackId(6))));
+        // The notes of pack 4 are there again.
+        assert!(
+            [4, 6]
+                .into_iter()
+                .all(|pack| is_there(Key::DeadPack(PackId(pack))))
+        );
         assert!((1..=3).all(|id| is_there(Key::Snapshot(SnapshotId(id)))));
         let volume = volume(&records);
         assert_eq!(

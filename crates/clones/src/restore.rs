@@ -19,6 +19,7 @@ use forebay_meta::{Batch, Key, MetaStore, SlateSettings, SlateStore};
 use forebay_object::Store;
 use forebay_types::{CommitNumber, Epoch, SnapshotId};
 use futures_util::TryStreamExt;
+use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 
 use crate::CloneError;
@@ -90,6 +91,14 @@ pub async fn restore(
     if !request.take_over {
         not_held(store).await?;
     }
+    // Whatever can be refused is refused before anything is changed: what follows fences the gateway and its log.
+    manifest.alone()?;
+    let accounts_then = accounts(&then).await?;
+    let before = patch::of_restore(
+        (then.state().await?, &accounts_then),
+        (moment.state().await?, &accounts(&moment).await?),
+    );
+    before.map_err(CloneError::Unaccounted)?;
 
     let taken = keep_before(&volume, request).await?;
     let newest = folder.newest().await?.ok_or(CloneError::Overtaken)?;
@@ -98,7 +107,7 @@ pub async fn restore(
     if state_now != taken {
         return Err(CloneError::Overtaken);
     }
-    let (accounts_then, accounts_now) = (accounts(&then).await?, accounts(&now).await?);
+    let accounts_now = accounts(&now).await?;
     let batches = patch::of_restore(
         (then.state().await?, &accounts_then),
         (state_now, &accounts_now),
@@ -112,6 +121,7 @@ pub async fn restore(
     }
     beside.add(&batches).await?;
     copy_tables(&volume).await?;
+    forget_merges(&volume).await?;
     let prepared = beside.newest().await?.ok_or(CloneError::Overtaken)?;
     if !folder
         .put(newest.number + 1, prepared.after(&newest)?)
@@ -138,12 +148,12 @@ fn free_name(name: &str, snapshots: &[(SnapshotId, SnapshotRecord)]) -> String {
 
 /// Refuses a volume that a gateway holds, or that one left with changes in its log.
 async fn not_held(store: &Store) -> Result<(), CloneError> {
-    let Some(StoredHolder {
-        holder: Ok(holder), ..
-    }) = StoredHolder::load(&store.store, &store.root).await?
+    let Some(StoredHolder { holder, .. }) = StoredHolder::load(&store.store, &store.root).await?
     else {
         return Ok(());
     };
+    let holder = holder
+        .map_err(|why| CloneError::Held(format!("a gateway whose note cannot be read ({why})")))?;
     let who = || {
         format!(
             "the gateway at {} with the folder {}",
@@ -208,6 +218,13 @@ async fn keep_in(
     Ok(taken)
 }
 
+/// Forgets the merges of tables that the metadata store noted and did not end: they continue with outputs that were made
+/// from the state before. The store makes a new list when it finds none.
+async fn forget_merges(volume: &Volume) -> Result<(), CloneError> {
+    let noted = volume.store.path(&format!("{META_PREFIX}/compactions"));
+    remove_below(volume, &noted).await
+}
+
 /// Copies the tables that the prepared store has of its own.
 async fn copy_tables(volume: &Volume) -> Result<(), CloneError> {
     let store = &volume.store;
@@ -227,14 +244,14 @@ async fn copy_tables(volume: &Volume) -> Result<(), CloneError> {
 
 /// Removes what is left of an earlier restore.
 async fn clear(volume: &Volume) -> Result<(), CloneError> {
-    let store = &volume.store;
-    let left: Vec<_> = store
-        .store
-        .list(Some(&store.path(BESIDE)))
-        .try_collect()
-        .await?;
+    remove_below(volume, &volume.store.path(BESIDE)).await
+}
+
+async fn remove_below(volume: &Volume, prefix: &Path) -> Result<(), CloneError> {
+    let store = &volume.store.store;
+    let left: Vec<_> = store.list(Some(prefix)).try_collect().await?;
     for object in left {
-        match store.store.delete(&object.location).await {
+        match store.delete(&object.location).await {
             Ok(()) | Err(Error::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),
         }

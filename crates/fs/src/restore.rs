@@ -17,6 +17,7 @@ mod place;
 mod tree;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_meta::StoreError;
 use forebay_pack_store::PackStore;
@@ -34,6 +35,9 @@ use crate::snapshots::{SnapshotError, Snapshots};
 use crate::state::State;
 use place::Target;
 use tree::Staging;
+
+/// The pause before an operation is repeated.
+const AGAIN: Duration = Duration::from_millis(100);
 
 const ROOT: &Credentials = &Credentials::ROOT;
 
@@ -100,6 +104,12 @@ pub enum RestoreError {
         "there is a {0} already, which is not replaced: give another path with --to, or add --replace to have it renamed first"
     )]
     Exists(DisplayPath),
+    /// The object at that path has another name now, and could not get its own back.
+    #[error("nothing was restored, and the object that was there is {0} now: rename it")]
+    LeftAside(DisplayPath),
+    /// The bucket does not answer; tried again.
+    #[error("the bucket does not answer: {0}")]
+    Away(String),
     /// Another restore is running.
     #[error("another restore is running: try again when it is done")]
     Busy,
@@ -118,13 +128,47 @@ pub enum RestoreError {
 
 impl From<StoreError> for RestoreError {
     fn from(error: StoreError) -> RestoreError {
-        RestoreError::Unreadable(error.to_string())
+        match error {
+            StoreError::Transient(why) => RestoreError::Away(why),
+            error => RestoreError::Unreadable(error.to_string()),
+        }
     }
 }
 
 impl From<ViewError> for RestoreError {
     fn from(error: ViewError) -> RestoreError {
-        RestoreError::Unreadable(error.to_string())
+        match error {
+            ViewError::Metadata(error) => error.into(),
+            ViewError::Unavailable(why) => RestoreError::Away(why),
+            error => RestoreError::Unreadable(error.to_string()),
+        }
+    }
+}
+
+impl Context {
+    /// Repeats an operation that clients would repeat as well, until it is done, fails in another way, or the volume stops.
+    async fn patiently<T, F>(&self, ask: impl Fn() -> F) -> Result<T, RestoreError>
+    where
+        F: Future<Output = Result<T, RestoreError>>,
+    {
+        loop {
+            match ask().await {
+                Err(RestoreError::Away(_) | RestoreError::Volume(Error::Delay)) => {
+                    self.state.signals.check_running()?;
+                    tokio::time::sleep(AGAIN).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Returns when everything that was made is published.
+    async fn publish(&self) -> Result<(), RestoreError> {
+        match self.publisher.flush().await {
+            // Of something else: packs that a snapshot refers to are read when they are restored.
+            Ok(_) | Err(FlushError::PackGone(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -184,7 +228,7 @@ impl Restore {
         staged: &[u8],
         mode: CommitMode,
     ) -> Result<Option<Vec<u8>>, RestoreError> {
-        self.context.publisher.flush().await?;
+        self.context.publish().await?;
         let (end, moved_aside) = target.place(&self.context, staged).await?;
         self.context.files.stable(end, mode).await?;
         Ok(moved_aside)
@@ -198,16 +242,18 @@ impl Restore {
     ) -> Result<Inode, RestoreError> {
         let mut at = Inode::ROOT;
         for name in names(&request.path)? {
-            match view.lookup(ROOT, at, name).await {
-                Ok(found) => at = found.inode,
-                Err(Error::NotFound | Error::NotDirectory) => {
-                    return Err(RestoreError::NotInSnapshot {
-                        path: DisplayPath(request.path.clone()),
-                        snapshot: request.snapshot.clone(),
-                    });
+            let look = || async {
+                match view.lookup(ROOT, at, name).await {
+                    Err(Error::NotFound | Error::NotDirectory) => {
+                        Err(RestoreError::NotInSnapshot {
+                            path: DisplayPath(request.path.clone()),
+                            snapshot: request.snapshot.clone(),
+                        })
+                    }
+                    found => found.map_err(of_snapshot),
                 }
-                Err(error) => return Err(RestoreError::Unreadable(error.to_string())),
-            }
+            };
+            at = self.context.patiently(look).await?.inode;
         }
         Ok(at)
     }
@@ -215,3 +261,11 @@ impl Restore {
 
 /// The snapshot that a restore reads: its number and its name.
 type Source<'a> = (SnapshotId, &'a str);
+
+/// An error of a call on the snapshot.
+fn of_snapshot(error: Error) -> RestoreError {
+    match error {
+        Error::Delay => RestoreError::Away("the snapshot cannot be read now".into()),
+        error => RestoreError::Unreadable(error.to_string()),
+    }
+}

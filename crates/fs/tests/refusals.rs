@@ -61,7 +61,7 @@ fn a_volume_that_is_newer_damaged_or_none_is_refused_with_the_way_out() {
     let bucket = Bucket::new();
     let text = fs::read_to_string(descriptor(&bucket)).unwrap();
     let (first, _) = text.split_once("crc32").unwrap();
-    let newer = first.replace("\"format\":1", "\"format\":3");
+    let newer = first.replace("\"format\":1", "\"format\":4");
     let crc = crc32fast::hash(newer.as_bytes());
     fs::write(descriptor(&bucket), format!("{newer}crc32 {crc:08x}\n")).unwrap();
     let why = bucket.refusal(bucket.config());

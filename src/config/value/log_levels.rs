@@ -36,6 +36,7 @@ pub const LOG_MODULES: &[LogModule] = &[
     module("environment", "forebay_environment"),
     module("view", "forebay_view"),
     module("fsck", "forebay_fsck"),
+    module("clones", "forebay_clones"),
     module("types", "forebay_types"),
     module("slatedb", "slatedb"),
     module(AWS, "aws"),

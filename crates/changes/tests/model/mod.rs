@@ -292,7 +292,7 @@ impl Tree {
             mode: node.mode,
             uid: 0,
             gid: 0,
-            nlink: names(inode) as u32,
+            nlink: (names(inode) + usize::from(node.is_directory)) as u32,
             size: node.size,
             used: node.size,
             atime: at(0),

@@ -211,8 +211,9 @@ impl Collector {
                 return Ok(false);
             }
         }
-        // A pack goes from one of these records to the next in one batch, and from the last one back to the second.
-        // Looked at in this order, a pack that has one all the time is seen, unless its snapshot is deleted meanwhile.
+        // A pack goes from one of these records to the next in one batch, from the last one back to the second, and from
+        // both back to the first when a restored file refers to it. Looked at in this order, a pack that has one all
+        // the time is seen, unless it goes twice meanwhile.
         let catalog = &self.context.catalog;
         let known = async {
             Ok::<_, StoreError>(
@@ -228,7 +229,8 @@ impl Collector {
                     || catalog
                         .record::<DeadPack>(&Key::DeadPack(pack))
                         .await?
-                        .is_some(),
+                        .is_some()
+                    || catalog.pack(pack).await?.is_some(),
             )
         };
         let is_known = known.await.map_err(|error| error.to_string())?;

@@ -9,7 +9,7 @@ mod ancestors;
 mod create;
 mod list;
 mod remove;
-mod rename;
+pub(crate) mod rename;
 
 use std::sync::Arc;
 

@@ -25,6 +25,7 @@ use forebay_types::Inode;
 use forebay_vfs::Error;
 
 use crate::display_path::DisplayPath;
+pub(crate) use room::ENTRY_BYTES;
 
 /// Why something cannot be brought back from the trash.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,8 +48,16 @@ pub enum TrashError {
     )]
     NoDirectory(DisplayPath),
     /// A path is given for more than one file.
-    #[error("{0} is a directory: --to takes one file")]
-    ToManyFiles(DisplayPath),
+    #[error("that is a directory with files below it: --to takes one file")]
+    ToManyFiles,
+    /// Some are back, and the rest is not.
+    #[error("{back} objects are back; the others stay in the trash: {why}")]
+    Partly {
+        /// Number of objects that are back.
+        back: u64,
+        /// Why the others are not.
+        why: String,
+    },
     /// The volume could not do it.
     #[error("the volume cannot do it now: {0}; see `forebay status` and the gateway's messages")]
     Volume(#[from] Error),

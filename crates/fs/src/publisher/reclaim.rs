@@ -103,7 +103,9 @@ impl Publisher {
             .committer
             .insist(|| self.context.catalog.records::<DeadPack>(&range, PACKS))
             .await?;
-        let mut more = packs.len() == PACKS;
+        // If all of them wait for a publication, so do the packs behind them.
+        let is_full = packs.len() == PACKS;
+        let mut more = false;
         let mut notes = NOTES;
         for (key, DeadPack { life }) in packs {
             let Key::DeadPack(pack) = key else { continue };
@@ -112,6 +114,7 @@ impl Publisher {
                 self.progress.note_undeleted();
                 continue;
             }
+            more |= is_full;
             // Only this task publishes and deletes snapshots.
             if let Some(life) = life
                 && let Some(holder) = self.context.snapshots.holder(&life)

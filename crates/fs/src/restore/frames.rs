@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use forebay_meta::Key;
 use forebay_meta::record::{BlockMap, DeadPack, HeldPack, PackLife, PackRecord};
+use forebay_pack_store::FetchError;
 use forebay_types::{BlockIndex, BlockKey, CheckpointId, Inode, PackId, bounded_u32};
 
 use super::{Context, RestoreError, Source};
 use crate::snapshots::SnapshotError;
 
-/// How long a pack is waited for that the batch in flight makes garbage.
+/// How long a pack is waited for whose account the batch in flight changes, and how often.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// How often the records of a pack are looked for, which move from one key to another.
-const LOOKS: usize = 8;
+const LOOKS: usize = 2000;
 
 impl Context {
     /// Pins these packs, which a snapshot refers to, for the open checkpoint, which it returns. Packs without an
@@ -26,7 +26,13 @@ impl Context {
         let checkpoint = self.state.open_checkpoint().id;
         self.sharing.shares_frames();
         for pack in packs {
+            let mut looks = 0;
             while !self.pin_one(checkpoint, *pack).await? {
+                looks += 1;
+                if looks == LOOKS {
+                    let why = format!("pack {pack} has no record; `forebay fsck` says more");
+                    return Err(RestoreError::Unreadable(why));
+                }
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
         }
@@ -38,7 +44,7 @@ impl Context {
         Ok(checkpoint)
     }
 
-    /// `false` if the pack is about to lose its account.
+    /// `false` if the batch in flight gives the pack an account, or takes it away.
     async fn pin_one(&self, checkpoint: CheckpointId, pack: PackId) -> Result<bool, RestoreError> {
         let Some(is_safe) = self.sharing.pin(checkpoint, pack) else {
             return Ok(false);
@@ -49,43 +55,43 @@ impl Context {
         let account = self.state.catalog.pack(pack).await?;
         let is_live = account.is_some_and(|account| account.live_bytes > 0);
         if !is_live && self.sharing.kept(pack).is_none() {
-            let record = self.account_of(pack).await?;
+            let Some(record) = self.account_of(pack).await? else {
+                return Ok(false);
+            };
             self.sharing.keep(pack, record);
         }
         self.sharing.is_alive(checkpoint, pack);
         Ok(true)
     }
 
-    /// The account that a pack had which is dead, or which only snapshots hold.
-    async fn account_of(&self, pack: PackId) -> Result<PackRecord, RestoreError> {
-        let life = self.life_of(pack).await?;
+    /// The account that a pack had which is dead, or which only snapshots hold; `None` if it is neither.
+    async fn account_of(&self, pack: PackId) -> Result<Option<PackRecord>, RestoreError> {
+        let Some(life) = self.life_of(pack).await? else {
+            return Ok(None);
+        };
         let index = self.packs.index(pack, life.bytes).await;
-        let (index, _) =
-            index.map_err(|error| RestoreError::Unreadable(format!("pack {pack}: {error}")))?;
+        let (index, _) = index.map_err(|error| match error {
+            FetchError::Unavailable(why) => RestoreError::Away(why),
+            FetchError::Damaged(why) => RestoreError::Unreadable(format!("pack {pack}: {why}")),
+        })?;
         let frames = index.entries.iter();
-        Ok(PackRecord {
+        Ok(Some(PackRecord {
             bytes: life.bytes,
             raw_bytes: frames.map(|entry| u64::from(entry.frame.raw_len)).sum(),
             live_bytes: 0,
             frames: bounded_u32(index.entries.len()),
             born: life.born,
-        })
+        }))
     }
 
-    async fn life_of(&self, pack: PackId) -> Result<PackLife, RestoreError> {
+    async fn life_of(&self, pack: PackId) -> Result<Option<PackLife>, RestoreError> {
         let catalog = &self.state.catalog;
-        for _ in 0..LOOKS {
-            let held: Option<HeldPack> = catalog.record(&Key::HeldPack(pack)).await?;
-            if let Some(HeldPack { life, .. }) = held {
-                return Ok(life);
-            }
-            let dead: Option<DeadPack> = catalog.record(&Key::DeadPack(pack)).await?;
-            if let Some(DeadPack { life: Some(life) }) = dead {
-                return Ok(life);
-            }
+        let held: Option<HeldPack> = catalog.record(&Key::HeldPack(pack)).await?;
+        if let Some(HeldPack { life, .. }) = held {
+            return Ok(Some(life));
         }
-        let why = format!("pack {pack} has no record; `forebay fsck` says more");
-        Err(RestoreError::Unreadable(why))
+        let dead: Option<DeadPack> = catalog.record(&Key::DeadPack(pack)).await?;
+        Ok(dead.and_then(|dead| dead.life))
     }
 }
 

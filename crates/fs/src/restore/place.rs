@@ -6,10 +6,13 @@ use forebay_vfs::{Attributes, Error, FileKind};
 use super::{Context, ROOT, RestoreError};
 use crate::display_path::DisplayPath;
 use crate::files::names::NAME_MAX;
+use crate::files::names::rename::Onto;
 use crate::files::whereabouts::{PathError, names};
 
 /// How many numbered names are tried, for a staged object and for one that is moved aside.
 const NUMBERS: usize = 10_000;
+/// How often the name is looked at again that clients change meanwhile.
+const ATTEMPTS: usize = 100;
 /// How many names of a directory are read at a time.
 const NAMES: usize = 1024;
 
@@ -19,6 +22,7 @@ pub(super) struct Target {
     above: Vec<u8>,
     pub(super) directory: Inode,
     name: Vec<u8>,
+    replace: bool,
 }
 
 impl Target {
@@ -46,9 +50,10 @@ impl Target {
             above,
             directory: found.inode,
             name: name.to_vec(),
+            replace,
         };
         match context.entry(target.directory, &target.name).await? {
-            Some(_) if !replace => Err(RestoreError::Exists(DisplayPath(target.path()))),
+            Some(_) if !replace => Err(target.exists()),
             _ => Ok(target),
         }
     }
@@ -89,34 +94,113 @@ impl Target {
         Err(Error::Exists.into())
     }
 
-    /// Gives the staged object its name. An object that has that name gets another one first, which is returned with
-    /// its path; a name of a file leads to the one or the other at any time. Returns the position that must be stable.
+    /// Gives the staged object its name. An object that has that name gets another one first, if that is allowed; it is
+    /// returned as its path. A name of a file leads to the one or the other at any time. What clients do meanwhile is
+    /// never replaced. Returns the position that must be stable.
     pub(super) async fn place(
         &self,
         context: &Context,
         staged: &[u8],
     ) -> Result<(Lsn, Option<Vec<u8>>), RestoreError> {
-        let files = &context.files;
-        let mut aside = None;
-        if let Some(existing) = context.entry(self.directory, &self.name).await? {
-            let name = self.free(context, &self.name, b".before-restore").await?;
-            let staged = context.entry(self.directory, staged).await?;
-            let is_directory = |entry: &Attributes| entry.kind == FileKind::Directory;
-            let any_directory =
-                is_directory(&existing) || staged.as_ref().is_some_and(is_directory);
-            let (own, other) = ((self.directory, &*self.name), (self.directory, &*name));
-            let _ = match any_directory {
-                true => files.rename(ROOT, own, other).await?.end,
-                false => {
-                    let linked = files.link(ROOT, existing.inode, self.directory, &name);
-                    linked.await?.end
+        let is_directory = |entry: &Attributes| entry.kind == FileKind::Directory;
+        let own = context.entry(self.directory, staged).await?;
+        let own = is_directory(&own.ok_or(Error::NotFound)?);
+        for _ in 0..ATTEMPTS {
+            let placed = match context.entry(self.directory, &self.name).await? {
+                None => {
+                    let end = self.rename(context, staged, &self.name, None).await?;
+                    end.map(|end| (end, None))
                 }
+                Some(_) if !self.replace => return Err(self.exists()),
+                Some(other) if own || is_directory(&other) => {
+                    self.exchange(context, staged).await?
+                }
+                Some(other) => self.replace_file(context, staged, other.inode).await?,
             };
-            aside = Some(self.beside(&name));
+            if let Some(placed) = placed {
+                return Ok(placed);
+            }
         }
-        let (from, to) = ((self.directory, staged), (self.directory, &*self.name));
-        let renamed = files.rename(ROOT, from, to).await?;
-        Ok((renamed.end, aside))
+        Err(self.exists())
+    }
+
+    fn exists(&self) -> RestoreError {
+        RestoreError::Exists(DisplayPath(self.path()))
+    }
+
+    /// Renames within the directory, if the new name leads to `onto`; `None` if it does not.
+    async fn rename(
+        &self,
+        context: &Context,
+        from: &[u8],
+        to: &[u8],
+        onto: Option<Inode>,
+    ) -> Result<Option<Lsn>, RestoreError> {
+        let (from, to) = ((self.directory, from), (self.directory, to));
+        let renamed = context.patiently(|| async {
+            let renamed = context.files.rename_onto(ROOT, from, to, Onto::Only(onto));
+            match renamed.await {
+                Ok(renamed) => Ok(Some(renamed.end)),
+                Err(Error::Exists) => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        });
+        renamed.await
+    }
+
+    /// Renames the object that has the name, and then the staged one: a name of a directory leads nowhere in between.
+    async fn exchange(
+        &self,
+        context: &Context,
+        staged: &[u8],
+    ) -> Result<Option<(Lsn, Option<Vec<u8>>)>, RestoreError> {
+        let aside = self.aside(context).await?;
+        if self
+            .rename(context, &self.name, &aside, None)
+            .await?
+            .is_none()
+        {
+            return Ok(None);
+        }
+        match self.rename(context, staged, &self.name, None).await {
+            Ok(Some(end)) => Ok(Some((end, Some(self.beside(&aside))))),
+            failed => {
+                let back = self.rename(context, &aside, &self.name, None).await;
+                if !matches!(back, Ok(Some(_))) {
+                    return Err(RestoreError::LeftAside(DisplayPath(self.beside(&aside))));
+                }
+                failed.map(|_| None)
+            }
+        }
+    }
+
+    /// Gives a file a second name, and then its name to the staged one.
+    async fn replace_file(
+        &self,
+        context: &Context,
+        staged: &[u8],
+        file: Inode,
+    ) -> Result<Option<(Lsn, Option<Vec<u8>>)>, RestoreError> {
+        let aside = self.aside(context).await?;
+        let linked = context.files.link(ROOT, file, self.directory, &aside).await;
+        match linked {
+            // Stable with the rename that follows.
+            Ok(linked) => _ = linked.end,
+            Err(Error::Exists | Error::Stale) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let placed = self.rename(context, staged, &self.name, Some(file)).await;
+        match placed {
+            Ok(Some(end)) => Ok(Some((end, Some(self.beside(&aside))))),
+            failed => {
+                context.discard(self.directory, &aside).await;
+                failed.map(|_| None)
+            }
+        }
+    }
+
+    async fn aside(&self, context: &Context) -> Result<Vec<u8>, RestoreError> {
+        self.free(context, &self.name, b".before-restore").await
     }
 }
 
@@ -127,16 +211,20 @@ impl Context {
         directory: Inode,
         name: &[u8],
     ) -> Result<Option<Attributes>, RestoreError> {
-        match self.files.lookup(ROOT, directory, name).await {
-            Ok(found) => Ok(Some(found)),
-            Err(Error::NotFound) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let look = || async {
+            match self.files.lookup(ROOT, directory, name).await {
+                Ok(found) => Ok(Some(found)),
+                Err(Error::NotFound) => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        };
+        self.patiently(look).await
     }
 
     /// Removes a staged object and everything below it, as far as that is possible.
     pub(super) async fn discard(&self, directory: Inode, name: &[u8]) {
-        if let Err(error) = self.remove(directory, name).await {
+        let removed = self.patiently(|| async { Ok(self.remove(directory, name).await?) });
+        if let Err(error) = removed.await {
             tracing::warn!(
                 "{} is left of a restore that failed, and could not be removed: {error}; remove it",
                 DisplayPath(name.to_vec())

@@ -8,7 +8,7 @@ use forebay_vfs::{CreateMode, FileSystem, NewNode, SetAttributes, SetTime};
 use forebay_view::{View, convert};
 
 use super::frames::{borrowed, packs_of};
-use super::{Context, ROOT, RestoreError, Restored, Source};
+use super::{Context, ROOT, RestoreError, Restored, Source, of_snapshot};
 use crate::files::graft::Graft;
 
 /// How many names of a directory are read at a time.
@@ -68,8 +68,11 @@ impl<'a> Staging<'a> {
         while let Some((from, to)) = below.pop() {
             let mut cookie = 0;
             loop {
-                let page = self.view.readdir(ROOT, from, cookie, NAMES, false).await;
-                let page = page.map_err(|error| RestoreError::Unreadable(error.to_string()))?;
+                let read = || async {
+                    let page = self.view.readdir(ROOT, from, cookie, NAMES, false).await;
+                    page.map_err(of_snapshot)
+                };
+                let page = self.context.patiently(read).await?;
                 for entry in &page.entries {
                     cookie = entry.cookie;
                     if matches!(entry.name.as_ref(), b"." | b"..") {
@@ -94,15 +97,19 @@ impl<'a> Staging<'a> {
     }
 
     async fn record(&self, inode: Inode) -> Result<InodeRecord, RestoreError> {
-        let record = self.view.record(inode).await?;
+        let read = || async { Ok(self.view.record(inode).await?) };
+        let record = self.context.patiently(read).await?;
         record.ok_or_else(|| RestoreError::Unreadable(format!("inode {inode} has no record")))
     }
 
     async fn set(&self, inode: Inode, set: &SetAttributes) -> Result<(), RestoreError> {
-        let recorded = self.context.files.setattr(ROOT, inode, set, None).await?;
-        // All of it is published before the tree gets its name.
-        let _ = recorded.end;
-        Ok(())
+        let files = &self.context.files;
+        let set = || async {
+            // All of it is published before the tree gets its name.
+            let _ = files.setattr(ROOT, inode, set, None).await?.end;
+            Ok(())
+        };
+        self.context.patiently(set).await
     }
 
     /// Makes one object, with its content unless it is a directory.
@@ -113,10 +120,10 @@ impl<'a> Staging<'a> {
         directory: Inode,
         name: &[u8],
     ) -> Result<Inode, RestoreError> {
-        let files = &self.context.files;
+        let (context, files) = (self.context, &self.context.files);
         if let Some(own) = self.linked.get(&from) {
-            let recorded = files.link(ROOT, *own, directory, name).await?;
-            return Ok(recorded.reply.0.inode);
+            let link = || async { Ok(files.link(ROOT, *own, directory, name).await?.reply) };
+            return Ok(context.patiently(link).await?.0.inode);
         }
         let only_root = SetAttributes {
             mode: Some(if record.kind() == Kind::Directory {
@@ -126,14 +133,17 @@ impl<'a> Staging<'a> {
             }),
             ..SetAttributes::default()
         };
-        let made = match new_node(&record.content) {
-            Some(node) => files.make(ROOT, directory, name, node, &only_root).await?,
-            None => {
-                let mode = CreateMode::Guarded(only_root);
-                files.create(ROOT, directory, name, &mode).await?
-            }
+        let make = || async {
+            let made = match new_node(&record.content) {
+                Some(node) => files.make(ROOT, directory, name, node, &only_root).await?,
+                None => {
+                    let mode = CreateMode::Guarded(only_root);
+                    files.create(ROOT, directory, name, &mode).await?
+                }
+            };
+            Ok(made.reply)
         };
-        let inode = made.reply.attributes.inode;
+        let inode = context.patiently(make).await?.attributes.inode;
         self.restored.objects += 1;
         match record.kind() {
             Kind::Directory => return Ok(inode),
@@ -155,28 +165,35 @@ impl<'a> Staging<'a> {
         to: Inode,
     ) -> Result<(), RestoreError> {
         let context = self.context;
-        let node = context.state.node(to).await?;
+        let load = || async { Ok(context.state.node(to).await?) };
+        let node = context.patiently(load).await?;
         let mut next = Some(BlockIndex(0));
         while let Some(first) = next {
-            let read = self.view.block_maps(from, record, first, MAPS).await?;
+            let read = || async { Ok(self.view.block_maps(from, record, first, MAPS).await?) };
+            let read = context.patiently(read).await?;
             let maps = borrowed(from, read.0)?;
             next = read.1;
             let packs = packs_of(&maps);
+            let pin = || context.pin(&packs, self.source);
             let mut part = Graft {
                 size: record.size,
                 from: first,
                 maps,
-                pinned: context.pin(&packs, self.source).await?,
+                pinned: context.patiently(pin).await?,
             };
-            while !context.files.graft(&node, &part).await? {
-                part.pinned = context.pin(&packs, self.source).await?;
+            loop {
+                let graft = || async { Ok(context.files.graft(&node, &part).await?) };
+                if context.patiently(graft).await? {
+                    break;
+                }
+                part.pinned = context.patiently(pin).await?;
             }
             for (_, map) in &part.maps {
                 self.extents += map.extents().len();
                 self.restored.bytes += map.mapped_bytes();
             }
             if self.extents >= MOST_EXTENTS {
-                context.publisher.flush().await?;
+                context.publish().await?;
                 self.extents = 0;
             }
         }

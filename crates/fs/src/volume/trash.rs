@@ -35,7 +35,13 @@ impl Volume {
     ) -> std::result::Result<(Vec<TrashEntry>, u64), TrashError> {
         let restored = self.files.undelete(wanted, to).await?;
         self.files.stable(restored.end, self.commit).await?;
-        Ok((restored.entries, restored.left))
+        match restored.stopped_by {
+            None => Ok((restored.entries, restored.left)),
+            Some(why) => Err(TrashError::Partly {
+                back: restored.entries.len() as u64,
+                why,
+            }),
+        }
     }
 
     /// Deletes everything in the trash that has to leave now. Returns the number of objects. A task does this as well.

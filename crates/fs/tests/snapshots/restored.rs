@@ -338,3 +338,38 @@ fn a_crash_before_the_restored_tree_has_its_name_changes_nothing_else() {
     assert!(before.1.iter().all(|paths| same.contains(paths)));
     life.stop();
 }
+
+#[test]
+fn a_name_that_a_client_takes_meanwhile_is_not_replaced() {
+    let bucket = Bucket::new();
+    let life = bucket.start(eager);
+    make_tree(&life);
+    snapshot(&life, "s");
+    let before = tree(&life);
+    remove_all(&life);
+    settled(&life, &bucket);
+    bucket.controls.meta_puts.close();
+    let restoring = life.spawn(|volume| async move { volume.restore(request("/d")).await });
+    eventually("it is staged, and waits to be published", || {
+        bucket.controls.meta_puts.held() > 0
+            && life.try_lookup(Inode::ROOT, b".forebay-restore").is_ok()
+    });
+    let mine = life.mkdir(Inode::ROOT, b"d");
+    life.create_in(mine, b"mine");
+    bucket.controls.meta_puts.open();
+    let refused = life.join(restoring).unwrap_err().to_string();
+    assert!(refused.contains("there is a /d already"), "{refused}");
+    let (left, _) = tree(&life);
+    assert_eq!(left.keys().collect::<Vec<_>>(), ["/d", "/d/mine"]);
+    let replacing = RestoreRequest {
+        replace: true,
+        ..request("/d")
+    };
+    try_restore(&life, replacing).unwrap();
+    let (all, _) = tree(&life);
+    assert!(all.contains_key("/d.before-restore/mine"));
+    let restored = all.into_iter();
+    let restored = restored.filter(|(path, _)| path == "/d" || path.starts_with("/d/"));
+    assert!(restored.collect::<Tree>() == before.0);
+    life.stop();
+}

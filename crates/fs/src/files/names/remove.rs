@@ -12,6 +12,7 @@ use super::create::changeable;
 use super::{check_old_name, count_out, delete_name};
 use crate::files::Files;
 use crate::files::durability::Recorded;
+use crate::files::trash::ENTRY_BYTES;
 use crate::state::{Locked, NameChange, Node, Refusal};
 
 impl Files {
@@ -64,6 +65,8 @@ impl Files {
                     directory: directory.inode,
                     name,
                     caller,
+                    bytes: locked.of(&child).space(),
+                    room: self.state.config.trash_limit,
                 };
                 drop_link(&mut change, &child, record, (&last, now));
                 let end = self.state.record_names(change, &mut locked)?;
@@ -87,6 +90,10 @@ pub(super) struct LastName<'a> {
     pub(super) directory: Inode,
     pub(super) name: &'a [u8],
     pub(super) caller: &'a Credentials,
+    /// Bytes of its object.
+    pub(super) bytes: u64,
+    /// The most that the trash may take, in bytes.
+    pub(super) room: u64,
 }
 
 impl LastName<'_> {
@@ -94,6 +101,10 @@ impl LastName<'_> {
     fn trash(&self, inode: Inode, record: &InodeRecord, now: Timestamp) -> Option<TrashRecord> {
         let for_seconds = self.caller.trash.as_secs();
         if for_seconds == 0 || self.name.starts_with(SILLY) {
+            return None;
+        }
+        // One for which there is no room must not displace all others before it leaves itself.
+        if self.bytes.saturating_add(ENTRY_BYTES) > self.room {
             return None;
         }
         match record.kind() {

@@ -40,6 +40,15 @@ struct Named {
     entry: NameRecord,
 }
 
+/// What a rename may replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Onto {
+    /// Whatever has the new name.
+    Anything,
+    /// This object alone; `None`: nothing.
+    Only(Option<Inode>),
+}
+
 /// The result of an attempt.
 #[expect(
     clippy::large_enum_variant,
@@ -58,8 +67,19 @@ impl Files {
     pub(crate) async fn rename(
         &self,
         caller: &Credentials,
+        from: (Inode, &[u8]),
+        to: (Inode, &[u8]),
+    ) -> Result<Recorded<(Change, Change)>> {
+        self.rename_onto(caller, from, to, Onto::Anything).await
+    }
+
+    /// The same, if the new name leads to what is expected; [`Error::Exists`] if not.
+    pub(crate) async fn rename_onto(
+        &self,
+        caller: &Credentials,
         (from, old_name): (Inode, &[u8]),
         (to, new_name): (Inode, &[u8]),
+        onto: Onto,
     ) -> Result<Recorded<(Change, Change)>> {
         check_name(old_name)?;
         check_name(new_name)?;
@@ -79,7 +99,7 @@ impl Files {
         for _ in 0..=LOOKS {
             let attempt = {
                 let _names = lock_names(&from.directory, &to.directory).await;
-                self.rename_locked(caller, &from, &to, above.as_ref())
+                self.rename_locked(caller, &from, (&to, onto), above.as_ref())
                     .await?
             };
             match attempt {
@@ -100,7 +120,7 @@ impl Files {
         &self,
         caller: &Credentials,
         from: &RenameEnd<'_>,
-        to: &RenameEnd<'_>,
+        (to, onto): (&RenameEnd<'_>, Onto),
         above: Option<&Ancestors>,
     ) -> Result<Attempt> {
         permission::may_search(owned(&from.directory.lock_directory()?.record), caller)?;
@@ -120,6 +140,11 @@ impl Files {
             }),
             None => None,
         };
+        if let Onto::Only(expected) = onto
+            && replaced.as_ref().map(|named| named.node.inode) != expected
+        {
+            return Err(Error::Exists);
+        }
         if let Some(replaced) = &replaced
             && replaced.node.inode == moved.node.inode
         {
@@ -238,6 +263,8 @@ impl Files {
                 directory: to.directory.inode,
                 name: to.name,
                 caller,
+                bytes: locked.of(&replaced.node).space(),
+                room: self.state.config.trash_limit,
             };
             drop_link(&mut change, &replaced.node, old, (&last, now));
         }

@@ -92,6 +92,8 @@ impl Files {
                     nodes.push((until, node));
                 }
                 Err(Error::Stale) => strays.push((until, inode)),
+                // Its record cannot be read, which is in the log: what ends later does not wait for it.
+                Err(Error::Io) => {}
                 Err(error) => return Err(error),
             }
         }

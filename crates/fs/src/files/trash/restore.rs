@@ -35,6 +35,8 @@ pub(crate) struct Restored {
     pub(crate) left: u64,
     /// The position that must be stable.
     pub(crate) end: Lsn,
+    /// Why the rest stays in the trash, if it does not for another object of its path.
+    pub(crate) stopped_by: Option<String>,
 }
 
 impl Files {
@@ -62,7 +64,11 @@ impl Files {
                 }
                 // A directory that is not empty, or an older file of the same path.
                 Err(TrashError::Exists(_)) if !is_one => restored.left += 1,
-                Err(error) => return Err(error),
+                Err(error) if restored.entries.is_empty() => return Err(error),
+                Err(error) => {
+                    restored.stopped_by = Some(error.to_string());
+                    break;
+                }
             }
         }
         if let (true, Wanted::Path(path)) = (restored.entries.is_empty(), wanted) {
@@ -127,7 +133,7 @@ impl Files {
         let shown = || DisplayPath(to.to_vec());
         let mut found = found.into_iter();
         let (Some(mut entry), None) = (found.next(), found.next()) else {
-            return Err(TrashError::ToManyFiles(shown()));
+            return Err(TrashError::ToManyFiles);
         };
         let split = to.iter().rposition(|byte| *byte == b'/');
         let (above, name) = match split {
@@ -149,6 +155,7 @@ impl Files {
             entries: vec![entry],
             left: 0,
             end,
+            stopped_by: None,
         })
     }
 
