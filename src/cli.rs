@@ -295,8 +295,8 @@ pub fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .after_help(
             "Every setting has a flag, an environment variable and a key in the configuration file, in this \
-             order\nof precedence: `forebay serve --help-settings` lists them, `forebay config` prints values and origins.\n\nExit codes: 0 success, 1 failure, 2 wrong usage or \
-             settings, 3 (serve) another gateway has the volume.",
+             order\nof precedence: `forebay serve --help-settings` lists them, `forebay config` prints their values.\n\nExit codes: 0 success, 1 failure, 2 wrong usage or \
+             settings, 3 (serve) a gateway has the volume.",
         )
         .subcommand_required(true)
         .arg_required_else_help(true)

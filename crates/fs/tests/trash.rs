@@ -25,7 +25,7 @@ impl Still {
     }
 
     fn pass(&self, seconds: u64) {
-        self.0.fetch_add(seconds as i64, Ordering::SeqCst);
+        self.0.fetch_add(seconds.cast_signed(), Ordering::SeqCst);
     }
 }
 
@@ -641,6 +641,7 @@ fn a_name_that_is_made_again_beside_the_trash_is_another_file() {
 /// Measures how fast the trash is filled, listed and emptied.
 #[test]
 #[ignore = "a measurement"]
+#[allow(clippy::print_stdout, reason = "a measurement is printed")]
 fn measured_entries_a_second() {
     const FILES: u64 = 100_000;
     let (bucket, clock) = (Bucket::new(), Still::new());

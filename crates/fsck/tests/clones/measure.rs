@@ -10,7 +10,7 @@ use super::*;
 #[test]
 #[ignore = "a measurement"]
 #[allow(clippy::print_stdout, reason = "a measurement is printed")]
-fn measure() {
+fn measured_clones_and_restores() {
     run(|| async {
         let place = Place::of(Expected::NotSealed).await;
         let store = place.store().await;
