@@ -18,7 +18,7 @@ const fn client(number: u64) -> Credentials {
         gid: 0,
         groups: Groups::new_const(),
         client: ClientId(number),
-        trash: std::time::Duration::ZERO,
+        trash: 0,
     }
 }
 

@@ -51,7 +51,7 @@ fn start(bucket: &Bucket, clock: &Still, change: impl FnOnce(&mut FsConfig)) -> 
 /// A user whose files stay in the trash for some hours.
 fn keeping(hours: u64) -> Credentials {
     Credentials {
-        trash: Duration::from_secs(hours * HOUR),
+        trash: u32::try_from(hours * HOUR).unwrap(),
         ..ROOT
     }
 }

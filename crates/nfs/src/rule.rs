@@ -199,7 +199,7 @@ impl Rule {
                     gid,
                     groups: Groups::new(),
                     client,
-                    trash: self.trash,
+                    trash: self.trash_seconds(),
                 });
             }
         };
@@ -209,7 +209,7 @@ impl Rule {
                 return Cow::Borrowed(caller);
             }
             return Cow::Owned(Credentials {
-                trash: self.trash,
+                trash: self.trash_seconds(),
                 ..caller.clone()
             });
         }
@@ -219,8 +219,12 @@ impl Rule {
             gid: group(caller.gid),
             groups: caller.groups.iter().map(|id| group(*id)).collect(),
             client,
-            trash: self.trash,
+            trash: self.trash_seconds(),
         })
+    }
+
+    fn trash_seconds(&self) -> u32 {
+        u32::try_from(self.trash.as_secs()).unwrap_or(u32::MAX)
     }
 }
 

@@ -1,11 +1,9 @@
 //! The operations of a file system, one for each kind of client request.
 
-use std::future::Future;
-use std::time::Duration;
-
 use bytes::Bytes;
 use forebay_types::{Inode, Pieces};
 use smallvec::SmallVec;
+use std::future::Future;
 
 use crate::{Access, Attributes, Device, Result, SetAttributes, Timestamp, WccAttributes};
 
@@ -30,9 +28,9 @@ pub struct Credentials {
     pub groups: Groups,
     /// The client: the memory for writes is shared out by it, and no permission depends on it.
     pub client: ClientId,
-    /// How long files whose last name the caller removes stay in the trash; zero deletes them at once. No permission
-    /// depends on it.
-    pub trash: Duration,
+    /// For how many seconds files whose last name the caller removes stay in the trash; 0 deletes them at once. No
+    /// permission depends on it.
+    pub trash: u32,
 }
 
 impl Credentials {
@@ -42,7 +40,7 @@ impl Credentials {
         gid: 0,
         groups: Groups::new_const(),
         client: ClientId(0),
-        trash: Duration::ZERO,
+        trash: 0,
     };
 }
 

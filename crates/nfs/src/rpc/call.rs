@@ -1,7 +1,5 @@
 //! Decodes the header of a call.
 
-use std::time::Duration;
-
 use forebay_vfs::{ClientId, Credentials, Groups};
 
 use super::{
@@ -156,7 +154,7 @@ fn auth_sys(mut reader: Reader<'_>) -> Result<Credentials, Malformed> {
         gid,
         groups,
         client: ClientId::default(),
-        trash: Duration::ZERO,
+        trash: 0,
     })
 }
 
@@ -213,7 +211,7 @@ mod tests {
             gid: 100,
             groups: [27].as_slice().into(),
             client: ClientId::default(),
-            trash: Duration::ZERO,
+            trash: 0,
         };
         assert_eq!(call.credential, Credential::Sys(identity));
         assert_eq!(call.arguments.rest(), [0, 0, 0, 4, 1, 2, 3, 4]);

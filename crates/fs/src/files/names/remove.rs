@@ -99,7 +99,7 @@ pub(super) struct LastName<'a> {
 impl LastName<'_> {
     /// The entry in the trash of an object that loses this name, its last one; `None` if it is deleted at once.
     fn trash(&self, inode: Inode, record: &InodeRecord, now: Timestamp) -> Option<TrashRecord> {
-        let for_seconds = self.caller.trash.as_secs();
+        let for_seconds = u64::from(self.caller.trash);
         if for_seconds == 0 || self.name.starts_with(SILLY) {
             return None;
         }
