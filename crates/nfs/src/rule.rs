@@ -240,7 +240,7 @@ mod tests {
             gid,
             groups: groups.into(),
             client: CLIENT,
-            trash: Duration::ZERO,
+            trash: 0,
         }
     }
 
