@@ -168,16 +168,18 @@ reach_store() {
     export AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null
 }
 
-# start_versitygw PROGRAM FOLDER PORT: as start_minio.
+# start_versitygw PROGRAM FOLDER PORT [flags ...]: as start_minio; flags are those of its back end.
 start_versitygw() {
-    reach_store "$3"
+    local program=$1 folder=$2 port=$3
+    shift 3
+    reach_store "$port"
     # versitygw takes a folder of its data for a bucket.
-    mkdir -p "$2/forebay"
+    mkdir -p "$folder/forebay"
     ROOT_ACCESS_KEY=$AWS_ACCESS_KEY_ID ROOT_SECRET_KEY=$AWS_SECRET_ACCESS_KEY \
-        "$1" --port "127.0.0.1:$3" --quiet posix "$2" >"$2.log" 2>&1 &
+        "$program" --port "127.0.0.1:$port" --quiet posix "$@" "$folder" >"$folder.log" 2>&1 &
     STORE_PID=$!
-    wait_for_port "$3" "$STORE_PID" 30 || {
-        cat "$2.log" >&2
+    wait_for_port "$port" "$STORE_PID" 30 || {
+        cat "$folder.log" >&2
         die "versitygw does not start"
     }
 }
