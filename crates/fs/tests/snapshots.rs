@@ -13,6 +13,7 @@ use crate::common::{Bucket, Life, ROOT, eventually, pattern, read};
 mod histories;
 mod restored;
 mod seen;
+mod space;
 
 const MIB: u64 = 1 << 20;
 
