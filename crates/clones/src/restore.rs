@@ -191,6 +191,7 @@ async fn keep_in(
 ) -> Result<VolumeState, CloneError> {
     // Nothing else writes from here on.
     let state = volume.newest().await?.state().await?;
+    keep_last(store, volume, &state).await?;
     let commit = CommitNumber(state.history.commit.0.saturating_add(1));
     let id = SnapshotId(state.history.last_snapshot.saturating_add(1));
     let record = SnapshotRecord {
@@ -216,6 +217,25 @@ async fn keep_in(
     store.commit(&batch).await?;
     store.keep(&kept_name(id)).await?;
     Ok(taken)
+}
+
+/// Keeps the newest state, if the last commit made a snapshot of it and a crash came before it was kept: the next commit
+/// takes that state away.
+async fn keep_last(
+    store: &SlateStore,
+    volume: &Volume,
+    state: &VolumeState,
+) -> Result<(), CloneError> {
+    let last = SnapshotId(state.history.last_snapshot);
+    let snapshots = volume.newest().await?.snapshots().await?;
+    let name = kept_name(last);
+    let is_of_the_last_commit = snapshots
+        .iter()
+        .any(|(id, record)| *id == last && record.commit == state.history.commit);
+    if is_of_the_last_commit && !store.kept().await?.contains(&name) {
+        store.keep(&name).await?;
+    }
+    Ok(())
 }
 
 /// Forgets the merges of tables that the metadata store noted and did not end: they continue with outputs that were made

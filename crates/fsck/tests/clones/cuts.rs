@@ -139,3 +139,34 @@ fn a_restore_that_is_cut_off_before_any_of_its_changes_leaves_the_volume_as_it_w
         }
     });
 }
+
+/// No gateway opens the volume in between, which would keep the state of the first restore's snapshot.
+#[test]
+fn a_restore_after_one_that_was_cut_off_keeps_its_snapshot() {
+    run(|| async {
+        let (whole, then, files) = source(&Expected::NotSealed).await;
+        for changes in 0.. {
+            let place = whole.copied();
+            let cut = Cut::after(changes);
+            let store = cut.store(&place, "bucket").await;
+            let back = back_to("s", "first");
+            let done = cut
+                .run(Box::pin(restore::restore(&store, &place.expected, &back)))
+                .await;
+            restored(&place, "s", "second").await.unwrap();
+            let volume = open(&place).await;
+            compare(&volume, &then).await;
+            for snapshot in volume.snapshots().await.unwrap() {
+                let seen = volume.open_snapshot(&snapshot.name).await.unwrap();
+                if snapshot.name == "first" {
+                    compare(&*seen, &files).await;
+                }
+            }
+            close(volume).await;
+            is_sound(&place).await;
+            if done.is_some() {
+                break;
+            }
+        }
+    });
+}
