@@ -124,6 +124,9 @@ pub trait Control: Paths + 'static {
         order: RestoreOrder,
     ) -> impl Future<Output = Result<RestoreReport, String>> + Send;
 
+    /// Number of objects that the restore that runs has made so far.
+    fn restored_so_far(&self) -> u64;
+
     /// Executes a request about snapshots; returns those that it concerned. A snapshot is stable when this returns.
     fn snapshot(
         &self,

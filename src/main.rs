@@ -111,18 +111,8 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         }
         Request::Where { path, json } => {
             let data_dir = load()?.data_dir;
-            let is_seen = io::stderr().is_terminal();
-            let progress = |objects: u64| {
-                if is_seen {
-                    eprint!("\r{objects} objects so far");
-                }
-            };
-            let report = block_on(admin::whereabouts(&data_dir, path, progress));
-            if is_seen {
-                // Clears the line.
-                eprint!("\r\x1b[K");
-            }
-            let report = report?;
+            let report =
+                with_progress(|progress| block_on(admin::whereabouts(&data_dir, path, progress)))?;
             if json {
                 let text = serde_json::to_string_pretty(&report).map_err(failed)?;
                 print(&format!("{text}\n"))
@@ -199,7 +189,8 @@ fn run(request: Request, inputs: &Inputs) -> Result<(), Failure> {
         }
         Request::Restore(RestoreRequest::Path { order, json }) => {
             let data_dir = load()?.data_dir;
-            let report = block_on(admin::restore(&data_dir, order))?;
+            let report =
+                with_progress(|progress| block_on(admin::restore(&data_dir, order, progress)))?;
             if json {
                 let text = serde_json::to_string_pretty(&report).map_err(failed)?;
                 print(&format!("{text}\n"))
@@ -470,6 +461,21 @@ fn run_to_end<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, Fai
     // follows, ends them.
     runtime.shutdown_background();
     done.map_err(Failure::Failed)
+}
+
+/// Shows on a terminal how many objects an exchange with a gateway has gone through, until it ends.
+fn with_progress<T>(exchange: impl FnOnce(&dyn Fn(u64)) -> T) -> T {
+    let is_seen = io::stderr().is_terminal();
+    let done = exchange(&|objects| {
+        if is_seen {
+            eprint!("\r{objects} objects so far");
+        }
+    });
+    if is_seen {
+        // Clears the line.
+        eprint!("\r\x1b[K");
+    }
+    done
 }
 
 /// Runs one exchange with a gateway.

@@ -142,30 +142,36 @@ pub async fn flush(
 pub async fn whereabouts(
     data_dir: &Path,
     path: VolumePath,
-    mut progress: impl FnMut(u64),
+    progress: impl FnMut(u64),
 ) -> Result<WhereReport, ClientError> {
-    let broken = |problem: String| ClientError::Broken {
-        data_dir: data_dir.to_owned(),
-        problem,
-    };
-    let mut stream = BufReader::new(request_to(data_dir, Command::Where(path)).await?);
+    match ask_with_progress(data_dir, Command::Where(path), progress).await? {
+        Reply::Where(report) => Ok(*report),
+        other => Err(unexpected(data_dir, other)),
+    }
+}
+
+/// Sends a request whose answer may take long, and returns the answer. Until then it calls `progress` each second.
+async fn ask_with_progress(
+    data_dir: &Path,
+    command: Command,
+    mut progress: impl FnMut(u64),
+) -> Result<Reply, ClientError> {
+    let mut stream = BufReader::new(request_to(data_dir, command).await?);
     loop {
-        let mut line = Vec::new();
-        let mut limited = (&mut stream).take(REPLY_LIMIT as u64);
-        let read = limited.read_until(b'\n', &mut line);
-        let read = timeout(STATUS_TIMEOUT, read).await;
-        let read = read.map_err(|_| ClientError::Silent {
+        let reply = timeout(STATUS_TIMEOUT, next_reply(data_dir, &mut stream)).await;
+        let reply = reply.map_err(|_| ClientError::Silent {
             data_dir: data_dir.to_owned(),
             after: STATUS_TIMEOUT,
         })?;
-        if read.map_err(|error| broken(error.to_string()))? == 0 {
-            let problem = "it closed the connection without an answer";
-            return Err(broken(problem.to_owned()));
-        }
-        match parsed(data_dir, &line)? {
-            Reply::Seen(objects) => progress(objects),
-            Reply::Where(report) => return Ok(*report),
-            other => return Err(unexpected(data_dir, other)),
+        match reply? {
+            Some(Reply::Seen(objects)) => progress(objects),
+            Some(reply) => return Ok(reply),
+            None => {
+                return Err(ClientError::Broken {
+                    data_dir: data_dir.to_owned(),
+                    problem: "it closed the connection without an answer".to_owned(),
+                });
+            }
         }
     }
 }
@@ -198,13 +204,17 @@ pub async fn snapshot(
     }
 }
 
-/// Has the gateway that uses `data_dir` put a file or directory of a snapshot back; waits until that is done, however
-/// long it takes.
+/// Has the gateway that uses `data_dir` put a file or directory of a snapshot back. Until that is done, however long it
+/// takes, it calls `progress` with the number of objects that are made.
 ///
 /// # Errors
 /// As for [`status`], and the reason if it cannot be done.
-pub async fn restore(data_dir: &Path, order: RestoreOrder) -> Result<RestoreReport, ClientError> {
-    match ask(data_dir, Command::Restore(order), None).await? {
+pub async fn restore(
+    data_dir: &Path,
+    order: RestoreOrder,
+    progress: impl FnMut(u64),
+) -> Result<RestoreReport, ClientError> {
+    match ask_with_progress(data_dir, Command::Restore(order), progress).await? {
         Reply::Restored(report) => Ok(report),
         other => Err(unexpected(data_dir, other)),
     }
@@ -309,23 +319,34 @@ async fn follow(
     command: Command,
     mut each: impl FnMut(Reply) -> Result<ControlFlow<()>, Reply>,
 ) -> Result<(), ClientError> {
-    let broken = |problem: String| ClientError::Broken {
-        data_dir: data_dir.to_owned(),
-        problem,
-    };
     let mut stream = BufReader::new(request_to(data_dir, command).await?);
     loop {
-        let mut line = Vec::new();
-        let mut limited = (&mut stream).take(REPLY_LIMIT as u64);
-        let read = limited.read_until(b'\n', &mut line).await;
-        if read.map_err(|error| broken(error.to_string()))? == 0 {
+        let Some(reply) = next_reply(data_dir, &mut stream).await? else {
             return Err(ClientError::Ended(data_dir.to_owned()));
-        }
-        match each(parsed(data_dir, &line)?) {
+        };
+        match each(reply) {
             Ok(ControlFlow::Continue(())) => {}
             Ok(ControlFlow::Break(())) => return Ok(()),
             Err(other) => return Err(unexpected(data_dir, other)),
         }
+    }
+}
+
+/// The next line of an answer; `None` at its end.
+async fn next_reply(
+    data_dir: &Path,
+    stream: &mut BufReader<UnixStream>,
+) -> Result<Option<Reply>, ClientError> {
+    let mut line = Vec::new();
+    let mut limited = stream.take(REPLY_LIMIT as u64);
+    let read = limited.read_until(b'\n', &mut line).await;
+    let read = read.map_err(|error| ClientError::Broken {
+        data_dir: data_dir.to_owned(),
+        problem: error.to_string(),
+    })?;
+    match read {
+        0 => Ok(None),
+        _ => parsed(data_dir, &line).map(Some),
     }
 }
 

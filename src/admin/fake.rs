@@ -89,7 +89,12 @@ impl<T: Send + Sync + 'static> Control for FakeWith<T> {
         }
     }
 
+    fn restored_so_far(&self) -> u64 {
+        7
+    }
+
     async fn restore(&self, order: RestoreOrder) -> Result<RestoreReport, String> {
+        self.let_go.notified().await;
         match self.broken {
             true => Err("there is no such snapshot".to_owned()),
             false => Ok(RestoreReport {

@@ -34,7 +34,7 @@ const TRACES: usize = 8;
 /// Maximum number of connections that wait for a walk; the volume makes few of them at a time.
 const WALKS: usize = 8;
 
-/// How often a client hears of the progress of a walk.
+/// How often a client hears of the progress of a walk or a restore.
 const PROGRESS: Duration = Duration::from_secs(1);
 
 /// How long a client may take to send its line, and to take the reply.
@@ -230,7 +230,17 @@ async fn answer<C: Control>(
         Command::Where(path) => {
             drop(permit);
             match limits.walks.try_acquire() {
-                Ok(_permit) => walk(stream, &*control, path).await,
+                Ok(_permit) => {
+                    let seen = Arc::new(AtomicU64::new(0));
+                    let walking = control.whereabouts(path, seen.clone());
+                    let walking = async move {
+                        match walking.await {
+                            Ok(report) => Reply::Where(Box::new(report)),
+                            Err(refusal) => Reply::Error(refusal.message()),
+                        }
+                    };
+                    with_progress(stream, walking, || seen.load(Ordering::Relaxed)).await
+                }
                 Err(_) => Reply::Error(format!("{WALKS} other requests wait for a walk already")),
             }
         }
@@ -245,10 +255,13 @@ async fn answer<C: Control>(
         Command::Restore(order) => {
             // It may take long.
             drop(permit);
-            match control.restore(order).await {
-                Ok(report) => Reply::Restored(report),
-                Err(problem) => Reply::Error(problem),
-            }
+            let restoring = async {
+                match control.restore(order).await {
+                    Ok(report) => Reply::Restored(report),
+                    Err(problem) => Reply::Error(problem),
+                }
+            };
+            with_progress(stream, restoring, || control.restored_so_far()).await
         }
         Command::Trash(request) => {
             // It may take long, as for a tree of many files.
@@ -299,17 +312,18 @@ async fn flush(
     }
 }
 
-/// Walks, and tells the client about the progress. Ends when the client is gone.
-async fn walk(stream: &mut UnixStream, control: &impl Control, path: VolumePath) -> Reply {
-    let seen = Arc::new(AtomicU64::new(0));
-    let mut walking = std::pin::pin!(control.whereabouts(path, seen.clone()));
+/// Waits for `work`, and sends the client each second how many objects it has `seen`. Ends when the client is gone.
+async fn with_progress(
+    stream: &mut UnixStream,
+    work: impl Future<Output = Reply>,
+    seen: impl Fn() -> u64,
+) -> Reply {
+    let mut work = std::pin::pin!(work);
     loop {
-        match timeout(PROGRESS, walking.as_mut()).await {
-            Ok(Ok(report)) => return Reply::Where(Box::new(report)),
-            Ok(Err(refusal)) => return Reply::Error(refusal.message()),
-            Err(_) => {}
+        if let Ok(reply) = timeout(PROGRESS, work.as_mut()).await {
+            return reply;
         }
-        let line = to_line(&Reply::Seen(seen.load(Ordering::Relaxed))).unwrap_or_default();
+        let line = to_line(&Reply::Seen(seen())).unwrap_or_default();
         if !matches!(timeout(TIMEOUT, stream.write_all(&line)).await, Ok(Ok(()))) {
             return Reply::Error("nobody listens".to_owned());
         }

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_fs::Opening;
@@ -164,6 +165,26 @@ async fn questions_about_a_path_of_any_bytes_reach_the_gateway() {
     assert!(!text.contains('\x1b'), "{text}");
     let error = flush(dir.path(), Some(path), None).await.unwrap_err();
     assert_eq!(error.to_string(), "there is no /a b\\x1b\\xff%");
+}
+
+#[tokio::test]
+async fn a_restore_says_how_far_it_is_until_it_is_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fake, _server) = start(dir.path(), Fake::default());
+    let order = RestoreOrder {
+        path: VolumePath(b"/large".to_vec()),
+        from: "s".into(),
+        to: None,
+        replace: false,
+    };
+    let said = AtomicU64::new(0);
+    let progress = |objects| {
+        said.store(objects, Ordering::Relaxed);
+        fake.let_go.notify_one();
+    };
+    let report = restore(dir.path(), order, progress).await.unwrap();
+    assert_eq!(said.load(Ordering::Relaxed), fake.restored_so_far());
+    assert_eq!(report.path, VolumePath(b"/large".to_vec()));
 }
 
 #[tokio::test]

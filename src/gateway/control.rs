@@ -211,6 +211,10 @@ impl Control for NfsGateway {
         })
     }
 
+    fn restored_so_far(&self) -> u64 {
+        self.volume.restored_so_far()
+    }
+
     async fn snapshot(&self, request: SnapshotRequest) -> Result<Vec<SnapshotReport>, String> {
         let snapshots = self.do_snapshot(request).await;
         snapshots.map_err(|error| error.to_string())

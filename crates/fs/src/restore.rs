@@ -17,6 +17,7 @@ mod place;
 mod tree;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_meta::StoreError;
@@ -176,6 +177,8 @@ impl Context {
 pub(crate) struct Restore {
     context: Context,
     turn: tokio::sync::Mutex<()>,
+    /// Objects that the restore that runs, or the last one, has made.
+    made: AtomicU64,
 }
 
 impl Restore {
@@ -183,7 +186,13 @@ impl Restore {
         Restore {
             context,
             turn: tokio::sync::Mutex::default(),
+            made: AtomicU64::new(0),
         }
+    }
+
+    /// Number of objects that the restore that runs has made so far.
+    pub(crate) fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
     }
 
     /// Restores an object. It is in the bucket, and its name as stable as `mode` says, when this returns. After an
@@ -194,6 +203,7 @@ impl Restore {
         mode: CommitMode,
     ) -> Result<Restored, RestoreError> {
         let _turn = self.turn.try_lock().map_err(|_| RestoreError::Busy)?;
+        self.made.store(0, Ordering::Relaxed);
         let context = &self.context;
         let name = &request.snapshot;
         let found = context.state.snapshots.named(name);
@@ -203,7 +213,7 @@ impl Restore {
         let path = request.to.as_ref().unwrap_or(&request.path);
         let target = Target::find(context, path, request.replace).await?;
         let staged = target.staged_name(context).await?;
-        let mut staging = Staging::new(context, &view, (snapshot, name));
+        let mut staging = Staging::new(context, &view, (snapshot, name), &self.made);
         let copied = staging.tree(source, target.directory, &staged).await;
         let placed = match copied {
             Ok(()) => self.place(&target, &staged, mode).await,

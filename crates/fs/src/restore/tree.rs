@@ -1,10 +1,11 @@
 //! Makes the objects of a restored tree.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_meta::record::{Content, InodeRecord, Kind};
 use forebay_types::{BlockIndex, Inode};
-use forebay_vfs::{CreateMode, FileSystem, NewNode, SetAttributes, SetTime};
+use forebay_vfs::{CreateMode, DirectoryEntry, FileSystem, NewNode, SetAttributes, SetTime};
 use forebay_view::{View, convert};
 
 use super::frames::{borrowed, packs_of};
@@ -23,15 +24,35 @@ pub(super) struct Staging<'a> {
     context: &'a Context,
     view: &'a View,
     source: Source<'a>,
-    /// The restored files that have further names.
-    linked: HashMap<Inode, Inode>,
+    /// Files that have further names to come: the restored one, and the number of those names.
+    linked: HashMap<Inode, (Inode, u32)>,
     /// Extents since the last publication.
     extents: usize,
     restored: Restored,
+    /// The number of restored objects, for others.
+    made: &'a AtomicU64,
+}
+
+/// A directory that is being filled.
+struct Open {
+    from: Inode,
+    to: Inode,
+    /// Set when it has all its names: each new name changes its times, and a directory that nobody may write to is filled
+    /// all the same.
+    attributes: SetAttributes,
+    /// Names that were read and are not made yet; those after `cookie` are not read yet, unless `is_read`.
+    names: VecDeque<DirectoryEntry>,
+    cookie: u64,
+    is_read: bool,
 }
 
 impl<'a> Staging<'a> {
-    pub(super) fn new(context: &'a Context, view: &'a View, source: Source<'a>) -> Staging<'a> {
+    pub(super) fn new(
+        context: &'a Context,
+        view: &'a View,
+        source: Source<'a>,
+        made: &'a AtomicU64,
+    ) -> Staging<'a> {
         Staging {
             context,
             view,
@@ -39,6 +60,7 @@ impl<'a> Staging<'a> {
             linked: HashMap::new(),
             extents: 0,
             restored: Restored::default(),
+            made,
         }
     }
 
@@ -48,51 +70,46 @@ impl<'a> Staging<'a> {
     }
 
     /// Makes `from` of the snapshot and everything below it, under a new name. Only root can enter a staged directory
-    /// before all of it is there.
+    /// before all of it is there. Memory: one page of names for each level of directories, and a word for each file with
+    /// names that are still to come.
     pub(super) async fn tree(
         &mut self,
         from: Inode,
         directory: Inode,
         name: &[u8],
     ) -> Result<(), RestoreError> {
-        let record = self.record(from).await?;
-        let top = self.object(from, &record, directory, name).await?;
-        let mut below = Vec::new();
-        // Directories get their attributes at last: each new name changes their times, and a directory that nobody may
-        // write to is filled all the same.
-        let mut finish = Vec::new();
-        if record.kind() == Kind::Directory {
-            below.push((from, top));
-            finish.push((top, attributes(&record)));
-        }
-        while let Some((from, to)) = below.pop() {
-            let mut cookie = 0;
-            loop {
-                let read = || async {
-                    let page = self.view.readdir(ROOT, from, cookie, NAMES, false).await;
-                    page.map_err(of_snapshot)
-                };
-                let page = self.context.patiently(read).await?;
-                for entry in &page.entries {
-                    cookie = entry.cookie;
-                    if matches!(entry.name.as_ref(), b"." | b"..") {
-                        continue;
-                    }
-                    let record = self.record(entry.inode).await?;
-                    let made = self.object(entry.inode, &record, to, &entry.name).await?;
-                    if record.kind() == Kind::Directory {
-                        below.push((entry.inode, made));
-                        finish.push((made, attributes(&record)));
-                    }
-                }
-                if page.end {
-                    break;
-                }
+        let top = self.object(from, directory, name).await?;
+        let mut open = Vec::from_iter(top);
+        while let Some(deepest) = open.last_mut() {
+            if let Some(entry) = deepest.names.pop_front() {
+                let to = deepest.to;
+                open.extend(self.object(entry.inode, to, &entry.name).await?);
+            } else if deepest.is_read {
+                self.set(deepest.to, &deepest.attributes).await?;
+                open.pop();
+            } else {
+                self.read_names(deepest).await?;
             }
         }
-        for (directory, set) in finish.into_iter().rev() {
-            self.set(directory, &set).await?;
+        Ok(())
+    }
+
+    /// Reads the next names of a directory.
+    async fn read_names(&self, directory: &mut Open) -> Result<(), RestoreError> {
+        let (from, cookie) = (directory.from, directory.cookie);
+        let read = || async {
+            let page = self.view.readdir(ROOT, from, cookie, NAMES, false).await;
+            page.map_err(of_snapshot)
+        };
+        let page = self.context.patiently(read).await?;
+        if let Some(last) = page.entries.last() {
+            directory.cookie = last.cookie;
         }
+        directory.is_read = page.end;
+        let names = page.entries.into_iter();
+        directory.names = names
+            .filter(|entry| !matches!(entry.name.as_ref(), b"." | b".."))
+            .collect();
         Ok(())
     }
 
@@ -112,19 +129,25 @@ impl<'a> Staging<'a> {
         self.context.patiently(set).await
     }
 
-    /// Makes one object, with its content unless it is a directory.
+    /// Makes one object, with its content. Returns it if it is a directory, which is still empty.
     async fn object(
         &mut self,
         from: Inode,
-        record: &InodeRecord,
         directory: Inode,
         name: &[u8],
-    ) -> Result<Inode, RestoreError> {
+    ) -> Result<Option<Open>, RestoreError> {
         let (context, files) = (self.context, &self.context.files);
-        if let Some(own) = self.linked.get(&from) {
-            let link = || async { Ok(files.link(ROOT, *own, directory, name).await?.reply) };
-            return Ok(context.patiently(link).await?.0.inode);
+        if let Some((own, further)) = self.linked.get_mut(&from) {
+            let own = *own;
+            *further -= 1;
+            if *further == 0 {
+                self.linked.remove(&from);
+            }
+            let link = || async { Ok(files.link(ROOT, own, directory, name).await?.reply) };
+            context.patiently(link).await?;
+            return Ok(None);
         }
+        let record = &self.record(from).await?;
         let only_root = SetAttributes {
             mode: Some(if record.kind() == Kind::Directory {
                 0o700
@@ -145,16 +168,26 @@ impl<'a> Staging<'a> {
         };
         let inode = context.patiently(make).await?.attributes.inode;
         self.restored.objects += 1;
+        self.made.store(self.restored.objects, Ordering::Relaxed);
         match record.kind() {
-            Kind::Directory => return Ok(inode),
+            Kind::Directory => {
+                return Ok(Some(Open {
+                    from,
+                    to: inode,
+                    attributes: attributes(record),
+                    names: VecDeque::new(),
+                    cookie: 0,
+                    is_read: false,
+                }));
+            }
             Kind::Regular => self.content(from, record, inode).await?,
             _ => {}
         }
         if record.nlink > 1 {
-            self.linked.insert(from, inode);
+            self.linked.insert(from, (inode, record.nlink - 1));
         }
         self.set(inode, &attributes(record)).await?;
-        Ok(inode)
+        Ok(None)
     }
 
     /// Gives a new file the content of `from`.
