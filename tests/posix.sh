@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # POSIX through NFSv3: the suite pjdfstest (398 cases of names, permissions, times, links and errors) through the Linux
-# kernel's NFS client, as root, which the gateway does not squash, and as a user:
+# kernel's NFS client, as root, which the gateway does not squash, and as a user, while snapshots are made and deleted:
 #
 #   tests/posix.sh
 #
@@ -52,6 +52,20 @@ start_gateway "$PROGRAM" "$PORT" "$GATEWAY/log" --store "file://$GATEWAY/bucket"
     --squash none --log-segment 64MiB --log-limit 512MiB
 at_exit 'end_process "$GATEWAY_PID" 20'
 
+# Snapshots are made and deleted meanwhile: nobody may notice.
+ask() { "$PROGRAM" "$@" --data-dir "$GATEWAY/data" >>"$GATEWAY/snapshots" 2>&1; }
+(
+    for ((number = 1; ; number++)); do
+        sleep 0.5
+        ask snapshot create "number-$number" || break
+        # Only a snapshot that the bucket has can be deleted.
+        [ "$number" -le 5 ] || { ask flush && ask snapshot delete "number-$((number - 5))"; } || break
+        echo "$number" >"$GATEWAY/number"
+    done
+) &
+SNAPSHOTS=$!
+at_exit 'end_process "$SNAPSHOTS"'
+
 began=$(seconds_now)
 check "the suite runs" with_mount "$PORT" vers=3,tcp,hard,noacl "$LIMIT_S" \
     "$TESTS/lib/posix-client.sh '$WORK/pjdfstest' '$WORK'"
@@ -64,6 +78,12 @@ if said=$(results); then
     pass "every case that NFSv3 can express: $said"
 else
     fail "POSIX: $said"
+fi
+if kill "$SNAPSHOTS"; then
+    wait "$SNAPSHOTS" || true
+    pass "$(cat "$GATEWAY/number") snapshots were made meanwhile"
+else
+    fail "snapshots: $(tail -n 3 "$GATEWAY/snapshots")"
 fi
 if stop_gateway; then pass "the gateway stops in order"; else fail "the gateway stops in order"; fi
 summary
