@@ -102,7 +102,7 @@ pub enum CloneError {
     Full(usize),
     /// The accounts disagree.
     #[error(
-        "pack {0}, to which the snapshot refers, has no account now; run `forebay fsck` first. Nothing was changed"
+        "pack {0}, to which the snapshot refers, has no account now; run `forebay fsck` first. Nothing was restored"
     )]
     Unaccounted(forebay_types::PackId),
 }
