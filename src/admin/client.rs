@@ -18,8 +18,8 @@ use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
 use super::{
     EventsRequest, ExportStatus, FlushReport, Followed, GcOrder, GcReport, LiveRequest,
     QuotaReport, QuotaRequest, RestoreOrder, RestoreReport, ScrubReport, ScrubRequest,
-    SnapshotReport, SnapshotRequest, Status, Traced, TrashReport, TrashRequest, VolumePath,
-    WhereReport, folder_lock,
+    SnapshotReport, SnapshotRequest, Status, Traced, TrashReport, TrashRequest, TrashRow,
+    VolumePath, WhereReport, folder_lock,
 };
 
 /// How long a gateway may take to report its status.
@@ -144,30 +144,38 @@ pub async fn whereabouts(
     path: VolumePath,
     mut progress: impl FnMut(u64),
 ) -> Result<WhereReport, ClientError> {
-    let broken = |problem: String| ClientError::Broken {
-        data_dir: data_dir.to_owned(),
-        problem,
-    };
     let mut stream = BufReader::new(request_to(data_dir, Command::Where(path)).await?);
     loop {
-        let mut line = Vec::new();
-        let mut limited = (&mut stream).take(REPLY_LIMIT as u64);
-        let read = limited.read_until(b'\n', &mut line);
-        let read = timeout(STATUS_TIMEOUT, read).await;
-        let read = read.map_err(|_| ClientError::Silent {
+        let reply = timeout(STATUS_TIMEOUT, next_reply(data_dir, &mut stream)).await;
+        let reply = reply.map_err(|_| ClientError::Silent {
             data_dir: data_dir.to_owned(),
             after: STATUS_TIMEOUT,
         })?;
-        if read.map_err(|error| broken(error.to_string()))? == 0 {
-            let problem = "it closed the connection without an answer";
-            return Err(broken(problem.to_owned()));
-        }
-        match parsed(data_dir, &line)? {
+        match reply? {
             Reply::Seen(objects) => progress(objects),
             Reply::Where(report) => return Ok(*report),
             other => return Err(unexpected(data_dir, other)),
         }
     }
+}
+
+/// Reads the next line of an answer.
+async fn next_reply(
+    data_dir: &Path,
+    stream: &mut BufReader<UnixStream>,
+) -> Result<Reply, ClientError> {
+    let broken = |problem: String| ClientError::Broken {
+        data_dir: data_dir.to_owned(),
+        problem,
+    };
+    let mut line = Vec::new();
+    let mut limited = stream.take(REPLY_LIMIT as u64);
+    let read = limited.read_until(b'\n', &mut line).await;
+    if read.map_err(|error| broken(error.to_string()))? == 0 {
+        let problem = "it closed the connection without an answer";
+        return Err(broken(problem.to_owned()));
+    }
+    parsed(data_dir, &line)
 }
 
 /// Sends `request` about quotas to the gateway that uses `data_dir`.
@@ -210,14 +218,26 @@ pub async fn restore(data_dir: &Path, order: RestoreOrder) -> Result<RestoreRepo
     }
 }
 
-/// Sends `request` about the trash to the gateway that uses `data_dir`, and waits for its end however long that takes.
+/// Sends `request` about the trash to the gateway that uses `data_dir`, and waits for its end however long that takes. Passes
+/// the objects that it concerns to `each`, some at a time; the report has none.
 ///
 /// # Errors
 /// As for [`status`], and the reason if the request cannot be done.
-pub async fn trash(data_dir: &Path, request: TrashRequest) -> Result<TrashReport, ClientError> {
-    match ask(data_dir, Command::Trash(request), None).await? {
-        Reply::Trash(report) => Ok(report),
-        other => Err(unexpected(data_dir, other)),
+pub async fn trash(
+    data_dir: &Path,
+    request: TrashRequest,
+    mut each: impl FnMut(Vec<TrashRow>),
+) -> Result<TrashReport, ClientError> {
+    let mut stream = BufReader::new(request_to(data_dir, Command::Trash(request)).await?);
+    loop {
+        match next_reply(data_dir, &mut stream).await? {
+            Reply::Trashed(rows) => each(rows),
+            Reply::Trash(mut report) => {
+                each(std::mem::take(&mut report.objects));
+                return Ok(report);
+            }
+            other => return Err(unexpected(data_dir, other)),
+        }
     }
 }
 
@@ -422,6 +442,7 @@ fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
         | Reply::Quota(_)
         | Reply::Snapshot(_)
         | Reply::Restored(_)
+        | Reply::Trashed(_)
         | Reply::Trash(_)
         | Reply::Scrub(_)
         | Reply::Gc(_)
