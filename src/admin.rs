@@ -58,6 +58,8 @@ use std::sync::atomic::AtomicU64;
 
 use forebay_nfs::CallWatch;
 
+use tokio::sync::mpsc;
+
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::trace::Paths;
@@ -133,11 +135,12 @@ pub trait Control: Paths + 'static {
         request: SnapshotRequest,
     ) -> impl Future<Output = Result<Vec<SnapshotReport>, String>> + Send;
 
-    /// Executes a request about the trash; returns the objects that it concerned. What is brought back is stable when this
-    /// returns.
+    /// Executes a request about the trash; sends the objects that it concerns, as far as they are many, and returns the rest. What is brought
+    /// back is stable when this returns.
     fn trash(
         &self,
         request: TrashRequest,
+        some: mpsc::Sender<Vec<TrashRow>>,
     ) -> impl Future<Output = Result<TrashReport, String>> + Send;
 
     /// Executes a request about the scrub; returns the state of the scrub after it.

@@ -46,8 +46,8 @@ pub use value::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, Currency, Dedup, Encryption,
     Endpoint, HostNames, KmsKey, LOG_MODULES, LogFormat, LogLevel, LogLevels, LogMode, LogModule,
     MaybeAddress, MaybeDuration, MaybeFile, OtlpEndpoint, Price, Region, Restore, Schedules,
-    Sealing, Security, Size, SnapshotDirectory, SourcePort, Squash, StorageClass, StoreUrl, Switch,
-    Tags, Takeover, Value, Written, Xprtsec,
+    Sealing, Security, Size, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Takeover,
+    Value, VirtualDirectory, Written, Xprtsec,
 };
 
 impl Config {

@@ -6,8 +6,8 @@
 
 use forebay_fs::{CommitMode, Compression};
 use forebay_nfs::{
-    Anonymous, Export, ExportAccess, Flavors, Rule, SnapshotAccess, SourcePort, Squash, Transports,
-    View,
+    Anonymous, Export, ExportAccess, Flavors, Rule, SourcePort, Squash, Transports, View,
+    VirtualDirectory,
 };
 
 use crate::admin::ExportStatus;
@@ -68,12 +68,9 @@ fn rules(entry: &config::Export) -> Vec<Rule> {
             mtls: entry.xprtsec.mtls,
         },
         view: view(entry),
-        snapshots: match entry.snapshot_directory {
-            config::SnapshotDirectory::Hidden => SnapshotAccess::Hidden,
-            config::SnapshotDirectory::Visible => SnapshotAccess::Visible,
-            config::SnapshotDirectory::Off => SnapshotAccess::Off,
-        },
+        snapshots: shown(entry.snapshot_directory),
         trash: entry.trash.0.unwrap_or_default(),
+        trash_directory: shown(entry.trash_directory),
     };
     let all = entry.clients.ranges().to_vec();
     match entry.squash {
@@ -84,6 +81,22 @@ fn rules(entry: &config::Export) -> Vec<Rule> {
             let (own, others) = all.into_iter().partition(|range| range.is_loopback());
             vec![rule(own, Squash::None), rule(others, Squash::Root)]
         }
+    }
+}
+
+fn shown(directory: config::VirtualDirectory) -> VirtualDirectory {
+    match directory {
+        config::VirtualDirectory::Hidden => VirtualDirectory::Hidden,
+        config::VirtualDirectory::Visible => VirtualDirectory::Visible,
+        config::VirtualDirectory::Off => VirtualDirectory::Off,
+    }
+}
+
+fn described_directory(directory: VirtualDirectory) -> &'static str {
+    match directory {
+        VirtualDirectory::Hidden => "hidden",
+        VirtualDirectory::Visible => "visible",
+        VirtualDirectory::Off => "off",
     }
 }
 
@@ -166,12 +179,8 @@ pub fn described(exports: &[Export]) -> Vec<ExportStatus> {
                     Some(Compression::Auto(levels)) => levels.to_string(),
                     Some(Compression::Off) | None => "off".to_owned(),
                 },
-                snapshot_directory: match rule.snapshots {
-                    SnapshotAccess::Hidden => "hidden",
-                    SnapshotAccess::Visible => "visible",
-                    SnapshotAccess::Off => "off",
-                }
-                .to_owned(),
+                snapshot_directory: described_directory(rule.snapshots).to_owned(),
+                trash_directory: described_directory(rule.trash_directory).to_owned(),
                 trash: config::MaybeDuration(Some(rule.trash).filter(|time| !time.is_zero()))
                     .write()
                     .to_string(),

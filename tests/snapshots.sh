@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Snapshots as seen through the Linux kernel's NFS client: their files, numbers and rights, and that programs which walk
-# through a tree do not enter them unasked:
+# Snapshots and the trash as seen through the Linux kernel's NFS client: their files, numbers and rights, and that programs which
+# walk through a tree do not enter them unasked:
 #
 #   tests/snapshots.sh
 #
@@ -58,5 +58,12 @@ check "a file is restored in place of another" restore /tree/large --from then -
 part restored "a restored tree"
 check "the first snapshot is deleted" snapshot delete then
 part deleted "a deleted snapshot"
+if stop_gateway; then pass "the gateway stops in order"; else fail "the gateway stops in order"; fi
+start --trash 24h
+part trash "the trash"
+kill -9 "$GATEWAY_PID"
+wait "$GATEWAY_PID" 2>/dev/null || true
+start --trash 24h --trash-directory visible
+part trash_again "the trash after a kill"
 if stop_gateway; then pass "the gateway stops in order"; else fail "the gateway stops in order"; fi
 summary

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use forebay_nfs::{AddressRange, Export, Limits, Rule, Server, ServerConfig, SourcePort, Squash};
 use forebay_types::VolumeId;
-use forebay_vfs::Snapshots;
+use forebay_vfs::Trees;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -20,7 +20,7 @@ pub(crate) struct Running {
 }
 
 /// Serves all of `fs` to every client, as root.
-pub(crate) async fn start<F: Snapshots>(fs: Arc<F>) -> Running {
+pub(crate) async fn start<F: Trees>(fs: Arc<F>) -> Running {
     let config = ServerConfig {
         handle_key: [7; 32],
         volume: VolumeId([7; 16]),

@@ -18,8 +18,8 @@ use super::message::{Command, REPLY_LIMIT, Reply, Request, read_line, to_line};
 use super::{
     EventsRequest, ExportStatus, FlushReport, Followed, GcOrder, GcReport, LiveRequest,
     QuotaReport, QuotaRequest, RestoreOrder, RestoreReport, ScrubReport, ScrubRequest,
-    SnapshotReport, SnapshotRequest, Status, Traced, TrashReport, TrashRequest, VolumePath,
-    WhereReport, folder_lock,
+    SnapshotReport, SnapshotRequest, Status, Traced, TrashReport, TrashRequest, TrashRow,
+    VolumePath, WhereReport, folder_lock,
 };
 
 /// How long a gateway may take to report its status.
@@ -164,14 +164,8 @@ async fn ask_with_progress(
             after: STATUS_TIMEOUT,
         })?;
         match reply? {
-            Some(Reply::Seen(objects)) => progress(objects),
-            Some(reply) => return Ok(reply),
-            None => {
-                return Err(ClientError::Broken {
-                    data_dir: data_dir.to_owned(),
-                    problem: "it closed the connection without an answer".to_owned(),
-                });
-            }
+            Reply::Seen(objects) => progress(objects),
+            reply => return Ok(reply),
         }
     }
 }
@@ -220,14 +214,26 @@ pub async fn restore(
     }
 }
 
-/// Sends `request` about the trash to the gateway that uses `data_dir`, and waits for its end however long that takes.
+/// Sends `request` about the trash to the gateway that uses `data_dir`, and waits for its end however long that takes. Passes
+/// the objects that it concerns to `each`, some at a time; the report has none.
 ///
 /// # Errors
 /// As for [`status`], and the reason if the request cannot be done.
-pub async fn trash(data_dir: &Path, request: TrashRequest) -> Result<TrashReport, ClientError> {
-    match ask(data_dir, Command::Trash(request), None).await? {
-        Reply::Trash(report) => Ok(report),
-        other => Err(unexpected(data_dir, other)),
+pub async fn trash(
+    data_dir: &Path,
+    request: TrashRequest,
+    mut each: impl FnMut(Vec<TrashRow>),
+) -> Result<TrashReport, ClientError> {
+    let mut stream = BufReader::new(request_to(data_dir, Command::Trash(request)).await?);
+    loop {
+        match next_reply(data_dir, &mut stream).await? {
+            Reply::Trashed(rows) => each(rows),
+            Reply::Trash(mut report) => {
+                each(std::mem::take(&mut report.objects));
+                return Ok(report);
+            }
+            other => return Err(unexpected(data_dir, other)),
+        }
     }
 }
 
@@ -321,7 +327,7 @@ async fn follow(
 ) -> Result<(), ClientError> {
     let mut stream = BufReader::new(request_to(data_dir, command).await?);
     loop {
-        let Some(reply) = next_reply(data_dir, &mut stream).await? else {
+        let Some(reply) = next_line(data_dir, &mut stream).await? else {
             return Err(ClientError::Ended(data_dir.to_owned()));
         };
         match each(reply) {
@@ -332,8 +338,20 @@ async fn follow(
     }
 }
 
-/// The next line of an answer; `None` at its end.
+/// The next line of an answer that goes on.
 async fn next_reply(
+    data_dir: &Path,
+    stream: &mut BufReader<UnixStream>,
+) -> Result<Reply, ClientError> {
+    let reply = next_line(data_dir, stream).await?;
+    reply.ok_or_else(|| ClientError::Broken {
+        data_dir: data_dir.to_owned(),
+        problem: "it closed the connection without an answer".to_owned(),
+    })
+}
+
+/// The next line of an answer; `None` at its end.
+async fn next_line(
     data_dir: &Path,
     stream: &mut BufReader<UnixStream>,
 ) -> Result<Option<Reply>, ClientError> {
@@ -443,6 +461,7 @@ fn unexpected(data_dir: &Path, reply: Reply) -> ClientError {
         | Reply::Quota(_)
         | Reply::Snapshot(_)
         | Reply::Restored(_)
+        | Reply::Trashed(_)
         | Reply::Trash(_)
         | Reply::Scrub(_)
         | Reply::Gc(_)

@@ -32,6 +32,8 @@ pub struct ExportStatus {
     pub compression: String,
     /// How clients see snapshots: `hidden`, `visible` or `off`.
     pub snapshot_directory: String,
+    /// How clients see the trash, if they have one: `hidden`, `visible` or `off`.
+    pub trash_directory: String,
     /// How long removed and replaced files stay in the trash, or `none`.
     pub trash: String,
 }
@@ -52,6 +54,7 @@ impl fmt::Display for ExportStatus {
             commit,
             compression,
             snapshot_directory,
+            trash_directory,
             trash,
         } = self;
         // Like exportfs: defaults are left out.
@@ -62,6 +65,10 @@ impl fmt::Display for ExportStatus {
         let snapshots = match snapshot_directory.as_str() {
             "hidden" => String::new(),
             some => format!(",snapshot_directory={some}"),
+        };
+        let trash_directory = match trash_directory.as_str() {
+            "hidden" => String::new(),
+            some => format!(",trash_directory={some}"),
         };
         let trash = match trash.as_str() {
             "none" => String::new(),
@@ -74,7 +81,7 @@ impl fmt::Display for ExportStatus {
         write!(
             f,
             "{path} {client}({access},{squash},anonuid={anonuid},anongid={anongid},sec={sec},\
-             {source_port}{xprtsec},commit={commit}{compression}{snapshots}{trash})"
+             {source_port}{xprtsec},commit={commit}{compression}{snapshots}{trash}{trash_directory})"
         )
     }
 }

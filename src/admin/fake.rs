@@ -114,8 +114,23 @@ impl<T: Send + Sync + 'static> Control for FakeWith<T> {
         }
     }
 
-    async fn trash(&self, request: TrashRequest) -> Result<TrashReport, String> {
-        Err(format!("{request:?}"))
+    /// Two parts before the report, or only the first of them.
+    async fn trash(
+        &self,
+        request: TrashRequest,
+        some: mpsc::Sender<Vec<TrashRow>>,
+    ) -> Result<TrashReport, String> {
+        for id in 1..=2 {
+            some.send(vec![some_trash(id)]).await.unwrap();
+            if self.broken {
+                return Err(format!("{request:?}"));
+            }
+        }
+        Ok(TrashReport {
+            objects: vec![some_trash(3)],
+            left: 4,
+            next: None,
+        })
     }
 
     async fn scrub(&self, request: ScrubRequest) -> Result<ScrubReport, String> {
@@ -381,7 +396,21 @@ pub(crate) fn export() -> ExportStatus {
         commit: "disk".to_owned(),
         compression: "3".to_owned(),
         snapshot_directory: "hidden".to_owned(),
+        trash_directory: "hidden".to_owned(),
         trash: "none".to_owned(),
+    }
+}
+
+pub(crate) fn some_trash(id: u64) -> TrashRow {
+    TrashRow {
+        id,
+        path: Some(VolumePath(b"/home/file".to_vec())),
+        name: VolumePath(b"file".to_vec()),
+        kind: "file".to_owned(),
+        size_bytes: 10,
+        removed: 1_790_000_000,
+        removed_by: 1000,
+        until: 1_790_003_600,
     }
 }
 

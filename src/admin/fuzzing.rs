@@ -18,6 +18,7 @@ pub fn reply(line: &[u8]) -> Option<(Vec<u8>, String)> {
         Reply::Quota(quotas) => super::QuotaTable(quotas).to_string(),
         Reply::Snapshot(snapshots) => super::SnapshotTable(snapshots).to_string(),
         Reply::Restored(report) => report.to_string(),
+        Reply::Trashed(rows) => super::TrashTable(rows).to_string(),
         Reply::Trash(report) => super::TrashTable(&report.objects).to_string(),
         Reply::Scrub(report) => report.to_string(),
         Reply::Live(live) => format!("{live:?}"),

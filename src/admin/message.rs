@@ -12,7 +12,7 @@ use crate::trace::{TraceRequest, TracedCall};
 use super::{
     EventsRequest, ExportStatus, FlushReport, GcOrder, GcReport, LiveRequest, QuotaReport,
     QuotaRequest, RestoreOrder, RestoreReport, ScrubReport, ScrubRequest, SnapshotReport,
-    SnapshotRequest, Status, TrashReport, TrashRequest, VolumePath, WhereReport,
+    SnapshotRequest, Status, TrashReport, TrashRequest, TrashRow, VolumePath, WhereReport,
 };
 
 /// A client's message. Unknown fields are refused, not ignored.
@@ -52,6 +52,8 @@ pub(super) enum Reply {
     Quota(Vec<QuotaReport>),
     Snapshot(Vec<SnapshotReport>),
     Restored(RestoreReport),
+    /// Objects in the trash that a request concerns; more and the report come later.
+    Trashed(Vec<TrashRow>),
     Trash(TrashReport),
     Scrub(Box<ScrubReport>),
     Gc(GcReport),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use forebay_fs::Opening;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -16,7 +16,7 @@ use super::events::{EventsRequest, follow};
 use super::folder_lock::FolderLock;
 use super::message::{Command, REQUEST_LIMIT, Reply, Request, read_line, to_line};
 use super::trace::trace;
-use super::{Control, FlushReport, FolderError, PathRefusal, VolumePath};
+use super::{Control, FlushReport, FolderError, PathRefusal, TrashRequest, TrashRow, VolumePath};
 use crate::logging::Events;
 
 /// Maximum number of connections between their first byte and their last; more wait to be accepted. Those that wait
@@ -266,10 +266,7 @@ async fn answer<C: Control>(
         Command::Trash(request) => {
             // It may take long, as for a tree of many files.
             drop(permit);
-            match control.trash(request).await {
-                Ok(report) => Reply::Trash(report),
-                Err(problem) => Reply::Error(problem),
-            }
+            trash(stream, &*control, request).await
         }
         Command::Scrub(request) => match control.scrub(request).await {
             Ok(report) => Reply::Scrub(Box::new(report)),
@@ -328,6 +325,34 @@ async fn with_progress(
             return Reply::Error("nobody listens".to_owned());
         }
     }
+}
+
+/// Executes a request about the trash, and sends the objects that it concerns as they come. It goes on when the client is gone.
+async fn trash(stream: &mut UnixStream, control: &impl Control, request: TrashRequest) -> Reply {
+    let (send, mut some) = mpsc::channel(1);
+    let mut working = std::pin::pin!(control.trash(request, send));
+    let mut is_heard = true;
+    let done = loop {
+        let rows = tokio::select! {
+            biased;
+            Some(rows) = some.recv() => rows,
+            done = working.as_mut() => break done,
+        };
+        is_heard = is_heard && send_rows(stream, rows).await;
+    };
+    while let Ok(rows) = some.try_recv() {
+        is_heard = is_heard && send_rows(stream, rows).await;
+    }
+    match done {
+        Ok(report) => Reply::Trash(report),
+        Err(problem) => Reply::Error(problem),
+    }
+}
+
+/// Whether the client took them.
+async fn send_rows(stream: &mut UnixStream, rows: Vec<TrashRow>) -> bool {
+    let line = to_line(&Reply::Trashed(rows)).unwrap_or_default();
+    matches!(timeout(TIMEOUT, stream.write_all(&line)).await, Ok(Ok(())))
 }
 
 /// Whether the peer is the user that runs this process, or root.

@@ -27,7 +27,7 @@ use super::raw::RawExport;
 use super::text::{FileText, scalar_or_list};
 use super::{
     Access, Clients, CommitMode, Compression, Config, ConfigError, LogMode, MaybeDuration,
-    Security, Setting, SnapshotDirectory, Source, SourcePort, Squash, Value, Written, Xprtsec,
+    Security, Setting, Source, SourcePort, Squash, Value, VirtualDirectory, Written, Xprtsec,
 };
 
 /// The key of the tables in the file.
@@ -132,9 +132,11 @@ options! {
     /// The levels of compression.
     compression_level: Levels;
     /// How they see snapshots.
-    snapshot_directory: SnapshotDirectory;
+    snapshot_directory: VirtualDirectory;
     /// How long removed and replaced files stay in the trash.
     trash: MaybeDuration;
+    /// How they see the trash.
+    trash_directory: VirtualDirectory;
 }
 
 /// Extracts the tables of a file; errors are added to `errors`.

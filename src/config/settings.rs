@@ -15,8 +15,8 @@ use super::{
     Access, Auto, Checksum, Clients, CommitMode, Compression, ConfigError, Currency, Dedup,
     Encryption, Endpoint, Export, HostNames, KmsKey, LogFormat, LogLevels, LogMode, MaybeAddress,
     MaybeDuration, MaybeFile, OtlpEndpoint, Price, Region, Restore, Schedules, Sealing, Security,
-    Setting, Size, SnapshotDirectory, Source, SourcePort, Squash, StorageClass, StoreUrl, Switch,
-    Tags, Takeover, Value, Written, Xprtsec, exports,
+    Setting, Size, Source, SourcePort, Squash, StorageClass, StoreUrl, Switch, Tags, Takeover,
+    Value, VirtualDirectory, Written, Xprtsec, exports,
 };
 
 settings! {
@@ -64,10 +64,14 @@ settings! {
         source_port: SourcePort = Fixed("secure");
         /// How clients see snapshots: every directory has a directory `.snapshot`, which no listing shows (`hidden`) or the
         /// listing of the export's own directory shows (`visible`); with `off` clients do not see snapshots.
-        snapshot_directory: SnapshotDirectory = Fixed("hidden");
+        snapshot_directory: VirtualDirectory = Fixed("hidden");
         /// How long files that clients remove or replace stay in the [trash](snapshots.md#trash), from which `forebay
         /// undelete` brings them back, as in `24h`: whole seconds. `none` deletes them at once.
         trash: MaybeDuration = Fixed("none");
+        /// How clients see the trash, if they have one: the export's own directory has a directory `.trash`, with the removed
+        /// files of the caller, or all for root; no listing shows it (`hidden`), or that of the export's own directory
+        /// (`visible`); with `off` clients do not see the trash.
+        trash_directory: VirtualDirectory = Fixed("hidden");
         /// Required protection of connections: `none` is no protection, `tls` is TLS, `mtls` is TLS with a client
         /// certificate that `tls_client_ca` accepts. A better protection than a listed one is accepted as well.
         xprtsec: Xprtsec = Fixed("none,tls,mtls");

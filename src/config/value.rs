@@ -21,7 +21,7 @@ mod transports;
 pub use admin::{HostNames, MaybeAddress};
 pub use choice::{
     Access, Auto, Checksum, CommitMode, Compression, Dedup, Encryption, LogFormat, LogLevel,
-    LogMode, Restore, Sealing, SnapshotDirectory, SourcePort, Squash, Switch, Takeover,
+    LogMode, Restore, Sealing, SourcePort, Squash, Switch, Takeover, VirtualDirectory,
 };
 pub use clients::Clients;
 pub use duration::MaybeDuration;

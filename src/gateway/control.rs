@@ -9,6 +9,7 @@ use forebay_fs::{
 };
 use forebay_nfs::CallWatch;
 use forebay_salvage::logs;
+use tokio::sync::mpsc;
 
 use super::NfsGateway;
 use crate::admin::{
@@ -16,7 +17,7 @@ use crate::admin::{
     ExportStatus, FlushReport, GcOrder, GcReport, KnownSpace, LogError, PathRefusal, QuotaLimit,
     QuotaReport, QuotaRequest, RestoreOrder, RestoreReport, ScrubReport, ScrubRequest,
     SnapshotReport, SnapshotRequest, Space, Status, StoreError, TrashReport, TrashRequest,
-    VolumePath, WhereReport,
+    TrashRow, VolumePath, WhereReport,
 };
 use crate::exports;
 use crate::health::Health;
@@ -220,8 +221,12 @@ impl Control for NfsGateway {
         snapshots.map_err(|error| error.to_string())
     }
 
-    async fn trash(&self, request: TrashRequest) -> Result<TrashReport, String> {
-        super::trash::answer(&self.volume, request).await
+    async fn trash(
+        &self,
+        request: TrashRequest,
+        some: mpsc::Sender<Vec<TrashRow>>,
+    ) -> Result<TrashReport, String> {
+        super::trash::answer(&self.volume, request, some).await
     }
 
     async fn quota(&self, request: QuotaRequest) -> Result<Vec<QuotaReport>, String> {

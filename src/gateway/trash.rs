@@ -1,40 +1,70 @@
 //! Requests about the trash.
 
-use forebay_fs::{TrashEntry, Volume, Wanted};
+use forebay_fs::{TrashEntry, Undeleted, Volume, Wanted};
 use forebay_types::Inode;
+use tokio::sync::mpsc;
 
 use crate::admin::{TrashReport, TrashRequest, TrashRow, VolumePath};
 
-/// Objects in one reply of a list. With the longest paths it has some 12 MiB.
+/// Objects in one reply of a list; fewer where paths are long.
 const PAGE: usize = 1024;
+/// Objects that are back in one line of a reply, and bytes of their paths.
+const PART: usize = 256;
+const PART_BYTES: usize = 1 << 20;
 
-/// Executes a request.
-pub(super) async fn answer(volume: &Volume, request: TrashRequest) -> Result<TrashReport, String> {
+/// Executes a request. What is brought back goes to `some` as it comes, and the rest is in the report.
+pub(super) async fn answer(
+    volume: &Volume,
+    request: TrashRequest,
+    some: mpsc::Sender<Vec<TrashRow>>,
+) -> Result<TrashReport, String> {
     let (wanted, to) = match request {
         TrashRequest::List { after } => {
             let after = after.map(|(until, id)| (until, Inode(id)));
-            let found = volume.trash_after(after, PAGE).await;
-            let found = found.map_err(|error| error.to_string())?;
-            let last = found.last().filter(|_| found.len() == PAGE);
+            let page = volume.trash_after(after, PAGE).await;
+            let page = page.map_err(|error| error.to_string())?;
             return Ok(TrashReport {
-                next: last.map(|last| (last.until, last.inode.0)),
+                next: page.next.map(|(until, inode)| (until, inode.0)),
                 left: 0,
-                objects: found.into_iter().map(row).collect(),
+                objects: page.entries.into_iter().map(row).collect(),
             });
         }
         TrashRequest::Path { path, to } => (Wanted::Path(path.0), to),
         TrashRequest::Id { id, to } => (Wanted::Id(Inode(id)), to),
     };
-    let to = to.as_ref().map(|VolumePath(to)| to.as_slice());
-    let (back, left) = volume
-        .undelete(&wanted, to)
-        .await
-        .map_err(|error| error.to_string())?;
+    let (send, back) = mpsc::channel(PART);
+    let undelete = async {
+        let to = to.as_ref().map(|VolumePath(to)| to.as_slice());
+        let done = volume.undelete(&wanted, to, &send).await;
+        // The other side ends with the sender.
+        drop(send);
+        done
+    };
+    let (done, objects) = tokio::join!(undelete, pass_on(back, &some));
+    let Undeleted { left, .. } = done.map_err(|error| error.to_string())?;
     Ok(TrashReport {
-        objects: back.into_iter().map(row).collect(),
+        objects,
         left,
         next: None,
     })
+}
+
+/// Passes on what is back, many at a time, and returns the rest.
+async fn pass_on(
+    mut back: mpsc::Receiver<TrashEntry>,
+    some: &mpsc::Sender<Vec<TrashRow>>,
+) -> Vec<TrashRow> {
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    while let Some(entry) = back.recv().await {
+        if rows.len() == PART || bytes >= PART_BYTES {
+            // The client may be gone.
+            let _ = some.send(std::mem::take(&mut rows)).await;
+            bytes = 0;
+        }
+        bytes += entry.path.as_ref().map_or(0, Vec::len);
+        rows.push(row(entry));
+    }
+    rows
 }
 
 fn row(entry: TrashEntry) -> TrashRow {

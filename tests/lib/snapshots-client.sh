@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The client's half of snapshots.sh, on this machine or in a virtual one that sees its files:
 #
-#   snapshots-client.sh make|change|hidden|visible|restored|deleted FOLDER
+#   snapshots-client.sh make|change|hidden|visible|restored|deleted|trash|trash_again FOLDER
 #
 # with the volume mounted at $MOUNT; FOLDER is shared with the other half.
 . "$(dirname "$0")/common.sh"
@@ -152,6 +152,71 @@ deleted() {
     check "a deleted snapshot is gone" nothing_at "$THEN"
     check "the other one has the tree as it was then" same ".snapshot/later/tree" "$FOLDER/now"
     check "the volume has the tree as it is" same tree "$FOLDER/now"
+}
+
+# as_user UID COMMAND ...: as a user without a name.
+as_user() {
+    local uid=$1
+    shift
+    setpriv --reuid "$uid" --regid "$uid" --clear-groups "$@"
+}
+# removed_by UID NAME TEXT: the user makes a file in drawer, and removes it. Its name in the trash is on the output.
+removed_by() {
+    local number
+    as_user "$1" sh -c "printf %s '$3' >'drawer/$2'" && number=$(stat -c %i "drawer/$2") && as_user "$1" rm "drawer/$2" && printf '%s.%s' "$2" "$number"
+}
+# ls_as UID: the names in the trash, in one line.
+ls_as() { as_user "$1" ls .trash | tr '\n' ' '; }
+
+trash() {
+    mkdir drawer && chmod 1777 drawer
+    local report notes secret
+    report=$(removed_by 1000 report.odt 'of ann')
+    notes=$(removed_by 1000 notes 'also of ann')
+    secret=$(removed_by 0 secret 'of root')
+    check "no listing shows the trash" without '\.trash' ls -a .
+    check "root sees all files" equal "$notes $report $secret " "$(ls_as 0)"
+    check "their owner sees two, though root has listed all" equal "$notes $report " "$(ls_as 1000)"
+    check "another user sees none" equal "" "$(ls_as 1001)"
+    check "root still sees all" equal "$notes $report $secret " "$(ls_as 0)"
+    check "a file of another one is not there" refused "No such file" as_user 1001 stat ".trash/$report"
+    check "nor for its owner one of root" refused "No such file" as_user 1000 cat ".trash/$secret"
+    check "the owner reads a file" equal "of ann" "$(as_user 1000 cat ".trash/$report")"
+    check "root reads it" equal "of ann" "$(cat ".trash/$report")"
+    check "it has one link and its number" equal "1 ${report##*.}" "$(as_user 1000 stat -c '%h %i' ".trash/$report")"
+    check "nothing is made there" refused "Read-only file system" touch .trash/new
+    check "nothing is written" refused "Permission denied\|Read-only file system" as_user 1000 sh -c "echo x >>'.trash/$report'"
+    check "rights stay" refused "Read-only file system" as_user 1000 chmod 777 ".trash/$report"
+    check "a taken name is not replaced" refused "File exists\|are the same" taken "$report"
+    check "the owner moves a file back" as_user 1000 mv ".trash/$report" drawer/report.odt
+    check "it has its content" equal "of ann" "$(as_user 1000 cat drawer/report.odt)"
+    check "it has its number" equal "${report##*.}" "$(stat -c %i drawer/report.odt)"
+    check "it can be written again" as_user 1000 sh -c 'echo more >>drawer/report.odt'
+    check "the owner deletes a file for good" as_user 1000 rm -f ".trash/$notes"
+    check "another user deletes nothing" as_user 1001 rm -f ".trash/$secret"
+    check "root has one left" equal "$secret " "$(ls_as 0)"
+    check "du and find do not see the trash" without 'secret' find .
+    printf %s "$secret" >"$FOLDER/secret"
+    sync -f .
+}
+# taken NAME: as a program that calls rename(2) itself.
+taken() {
+    as_user 1000 sh -c 'echo other >drawer/taken' && as_user 1000 perl -e 'rename($ARGV[0], $ARGV[1]) or die "$!\n"' ".trash/$1" drawer/taken
+}
+
+trash_again() {
+    local secret
+    secret=$(cat "$FOLDER/secret")
+    check "the listing of the export shows the trash" grep -qx .trash <(ls -a .)
+    check "no other listing does" without '\.trash' ls -a drawer
+    check "what was moved back is there" equal "of annmore" "$(cat drawer/report.odt)"
+    check "the trash has what it had" equal "$secret " "$(ls_as 0)"
+    check "and nothing for another user" equal "" "$(ls_as 1000)"
+    check "root moves it back" mv ".trash/$secret" secret
+    check "it has its content" equal "of root" "$(cat secret)"
+    check "the trash is empty" equal "" "$(ls_as 0)"
+    check "rm -r does not touch it" rm -r drawer
+    check "a removed tree leaves its file in it" grep -q '^report.odt' <(ls .trash)
 }
 
 "$1"

@@ -158,3 +158,43 @@ fn another_setting_is_in_force_at_once_and_short_times_end() {
     assert_eq!(undelete(&gateway, &[])[0]["path"], "/two");
     gateway.stop_cleanly();
 }
+
+#[test]
+fn clients_bring_back_their_files_and_delete_them_for_good() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &[QUIET, "--trash=1h", "--trash-directory=visible"]);
+    let exports = gateway.ask(&["exports"]).stdout;
+    assert!(
+        exports.contains(",trash=1h,trash_directory=visible)"),
+        "{exports}"
+    );
+    let mut client = gateway.client();
+    let root = client.mount();
+    client.put("kept", &[7; 100_000]);
+    client.put("gone", b"gone");
+    let handle = client.lookup(&root, b"kept").unwrap();
+    client.remove(&root, b"kept");
+    client.remove(&root, b"gone");
+    gateway.kill();
+
+    let gateway = place.serve_with("data", &[QUIET, "--trash=1h", "--trash-directory=visible"]);
+    let mut client = gateway.client();
+    let all = undelete(&gateway, &[]);
+    let name = |at: usize| format!("{}.{}", all[at]["name"].as_str().unwrap(), all[at]["id"]);
+    let trash = client.lookup(&root, b".trash").unwrap();
+    let there = client.lookup(&trash, name(0).as_bytes()).unwrap();
+    assert_eq!(client.read(&there, 99_999, 9).unwrap(), [7]);
+    client.rename((&trash, name(0).as_bytes()), (&root, b"back"));
+    assert_eq!(client.read(&there, 0, 1), Err(Status::STALE));
+    assert_eq!(client.read(&handle, 0, 2).unwrap(), [7; 2]);
+    assert_eq!(client.get("back").unwrap(), [7; 100_000]);
+    client.remove(&trash, name(1).as_bytes());
+    assert_eq!(gateway.ask(&["undelete"]).stdout, "the trash is empty\n");
+    assert_eq!(gateway.status()["trash_objects"], 0);
+    gateway.stop_cleanly();
+    let mut line = vec!["fsck".to_owned(), "--read-data".to_owned()];
+    line.extend(place.flags("data"));
+    let checked = run(&line);
+    let (out, err) = (&checked.stdout, &checked.stderr);
+    assert_eq!(checked.status.code(), Some(0), "{out}{err}");
+}

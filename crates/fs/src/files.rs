@@ -23,7 +23,7 @@ pub(crate) mod names;
 mod paths;
 mod prefetch;
 pub(crate) mod quota;
-mod read;
+pub(crate) mod read;
 mod read_bytes;
 pub(crate) mod snapshots;
 pub(crate) mod trash;

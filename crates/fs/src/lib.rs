@@ -49,7 +49,7 @@ pub use damages::{DamageState, DamagedFrame};
 pub use display_path::DisplayPath;
 pub use files::durability::CommitMode;
 pub use files::quota::{LimitChange, Quota, QuotaError};
-pub use files::trash::{TrashEntry, TrashError, Wanted};
+pub use files::trash::{TrashEntry, TrashError, TrashPage, Wanted};
 pub use files::whereabouts::{FlushedPath, PathError, Unknown, Whereabouts};
 pub use forebay_environment::state_file::{LocalError, epoch_seen, key_ring_seen};
 pub use forebay_environment::{Clock, Compute, Environment, LocalFolder, Metadata, Randomness};
@@ -67,4 +67,4 @@ pub use scrub::{CheckedPack, ScrubEnd, ScrubProgress, ScrubRefusal, ScrubStatus,
 pub use snapshots::{Holds, SnapshotCounts, SnapshotError, SnapshotInfo};
 pub use state::{BadSnapshotName, Stopped};
 pub use status::Status;
-pub use volume::{Closed, Volume};
+pub use volume::{Closed, Undeleted, Volume};

@@ -78,7 +78,7 @@ pub use signals::Stopped;
 pub use snapshot_list::BadSnapshotName;
 pub(crate) use snapshot_list::{Listed, MAX_SNAPSHOTS, SnapshotList, check_name};
 pub(crate) use store_trouble::StoreTrouble;
-pub(crate) use trash::Trash;
+pub(crate) use trash::{ListedPlace, Trash};
 
 /// The state of one volume.
 pub(crate) struct State {
@@ -146,6 +146,7 @@ impl State {
             signals: signals.clone(),
             troubles: troubles.clone(),
         });
+        let opened = parts.environment.clock.now();
         State {
             names_room: Room::beside(config.overlay_limit),
             config,
@@ -167,7 +168,7 @@ impl State {
             replayed: AtomicU64::new(parts.start.0),
             verifier: Mutex::new(parts.verifier),
             snapshots: Arc::new(parts.snapshots),
-            trash: Trash::default(),
+            trash: Trash::new(opened),
             closed: ClosedCheckpoints::default(),
         }
     }

@@ -6,6 +6,8 @@ mod restore;
 mod snapshots;
 mod trash;
 
+pub use trash::Undeleted;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -23,6 +23,7 @@
 //! 'j'  snapshot: 8   pack: 8               a pack by its holder  Holding
 //! 'd'  inode: 8                            in the trash          TrashRecord
 //! 'e'  seconds: 8    inode: 8              the same, by its end  TrashUntil
+//! 'o'  uid: 4        inode: 8              a file there, by its owner  TrashOwner
 //! ```
 
 use bytes::Bytes;
@@ -52,6 +53,7 @@ pub(crate) mod tag {
     pub(crate) const HOLDING: u8 = b'j';
     pub(crate) const TRASH: u8 = b'd';
     pub(crate) const TRASH_UNTIL: u8 = b'e';
+    pub(crate) const TRASH_OWNER: u8 = b'o';
 }
 
 /// Name of one metadata entry.
@@ -95,6 +97,8 @@ pub enum Key {
     Trash(Inode),
     /// An object in the trash, by the time until which it stays there, in seconds since 1970.
     TrashUntil(u64, Inode),
+    /// A regular file in the trash, by the user that owns it.
+    TrashOwner(u32, Inode),
 }
 
 impl Key {
@@ -134,6 +138,10 @@ impl Key {
             }
             Key::TrashUntil(seconds, inode) => {
                 out.extend(seconds.to_be_bytes());
+                out.extend(inode.0.to_be_bytes());
+            }
+            Key::TrashOwner(uid, inode) => {
+                out.extend(uid.to_be_bytes());
                 out.extend(inode.0.to_be_bytes());
             }
             Key::PackFrames(pack, part) => {
@@ -195,6 +203,10 @@ impl Key {
             }
             tag::TRASH => Key::Trash(Inode(fields.u64_be()?)),
             tag::TRASH_UNTIL => Key::TrashUntil(fields.u64_be()?, Inode(fields.u64_be()?)),
+            tag::TRASH_OWNER => {
+                let uid = u32::from_be_bytes(fields.array()?);
+                Key::TrashOwner(uid, Inode(fields.u64_be()?))
+            }
             _ => return Err(fields.corrupt("is of a kind that this version does not know")),
         };
         fields.end()?;
@@ -222,6 +234,7 @@ impl Key {
             Key::Holding(..) => tag::HOLDING,
             Key::Trash(_) => tag::TRASH,
             Key::TrashUntil(..) => tag::TRASH_UNTIL,
+            Key::TrashOwner(..) => tag::TRASH_OWNER,
         }
     }
 }
@@ -258,6 +271,7 @@ impl KeyRange {
             tag::HOLDING,
             tag::SNAPSHOT,
             tag::NAME,
+            tag::TRASH_OWNER,
             tag::PACK,
             tag::QUOTA,
             tag::REFERRER,
@@ -416,6 +430,20 @@ impl KeyRange {
     /// Objects in the trash from `from` on.
     pub fn trash_from(from: Inode) -> KeyRange {
         KeyRange::of_tag_from(tag::TRASH, from.0)
+    }
+
+    /// Objects in the trash behind `after`, up to and including `last`.
+    pub fn trash_between(after: Inode, last: Inode) -> KeyRange {
+        KeyRange::of_prefix(vec![tag::TRASH])
+            .after(&Key::Trash(after).encode())
+            .up_to(&Key::Trash(last).encode())
+    }
+
+    /// The files in the trash that a user owns, behind `after`.
+    pub fn trash_of(uid: u32, after: Inode) -> KeyRange {
+        let mut prefix = vec![tag::TRASH_OWNER];
+        prefix.extend(uid.to_be_bytes());
+        KeyRange::of_prefix(prefix).after(&Key::TrashOwner(uid, after).encode())
     }
 
     /// The order in which the trash is emptied.
@@ -587,6 +615,7 @@ mod tests {
             any::<(u64, u64)>().prop_map(|(n, pack)| Key::Holding(SnapshotId(n), PackId(pack))),
             any::<u64>().prop_map(|n| Key::Trash(Inode(n))),
             any::<(u64, u64)>().prop_map(|(n, inode)| Key::TrashUntil(n, Inode(inode))),
+            any::<(u32, u64)>().prop_map(|(uid, inode)| Key::TrashOwner(uid, Inode(inode))),
         ]
     }
 
@@ -634,6 +663,11 @@ mod tests {
             prop_assert_eq!(KeyRange::holdings_from(SnapshotId(after)).contains(&bytes), holdings);
             let trash = matches!(&key, Key::Trash(inode) if inode.0 >= after);
             prop_assert_eq!(KeyRange::trash_from(Inode(after)).contains(&bytes), trash);
+            let few = matches!(&key, Key::Trash(inode) if inode.0 > after && inode.0 <= until);
+            prop_assert_eq!(KeyRange::trash_between(Inode(after), Inode(until)).contains(&bytes), few);
+            let uid = u32::try_from(dir >> 32).unwrap();
+            let owned = matches!(&key, Key::TrashOwner(own, inode) if *own == uid && inode.0 > after);
+            prop_assert_eq!(KeyRange::trash_of(uid, Inode(after)).contains(&bytes), owned);
             let order = matches!(&key, Key::TrashUntil(..));
             prop_assert_eq!(KeyRange::trash_order().contains(&bytes), order);
             prop_assert!(!KeyRange::unknown().iter().any(|range| range.contains(&bytes)));
@@ -641,7 +675,7 @@ mod tests {
 
         #[test]
         fn a_key_of_no_kind_is_in_one_of_the_unknown_ranges(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
-            let known = bytes.first().is_some_and(|first| b"vincbpgtxqusfrkhjde".contains(first));
+            let known = bytes.first().is_some_and(|first| b"vincbpgtxqusfrkhjdeo".contains(first));
             let ranges = KeyRange::unknown();
             let found = ranges.iter().filter(|range| range.contains(&bytes)).count();
             prop_assert_eq!(found, usize::from(!known));

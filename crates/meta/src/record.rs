@@ -27,7 +27,7 @@ pub use scrub::{ScrubRecord, ScrubResult};
 pub use snapshot::{
     HeldPack, Holding, MAX_SNAPSHOT_NAME, PackLife, SnapshotRecord, holder, kept_name,
 };
-pub use trash::{TrashRecord, TrashUntil};
+pub use trash::{TrashOwner, TrashRecord, TrashUntil};
 pub use truncated::{Truncated, TruncatedBlocks};
 pub use volume_state::{History, TrashTotals, VolumeState};
 

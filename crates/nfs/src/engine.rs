@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use forebay_vfs::{Snapshots, Troubles};
+use forebay_vfs::{Trees, Troubles};
 use forebay_waits::{For, waiting};
 
 pub(crate) use lane::{Lane, demand, may_be_put_off};
@@ -46,7 +46,7 @@ pub(crate) struct Engine<F> {
 /// Replaces the exports of a server while it serves; see [`crate::Server::export_control`].
 pub struct ExportControl<F>(pub(crate) Arc<Engine<F>>);
 
-impl<F: Snapshots> ExportControl<F> {
+impl<F: Trees> ExportControl<F> {
     /// Replaces the server's exports. The new ones apply at once and on every connection, to the calls that begin
     /// after this; calls in flight finish under the rules under which they began. Handles stay valid as long as the
     /// client may use an export with their number. `view` is as for [`crate::Server::bind_views`]. On an error the
@@ -107,7 +107,7 @@ impl<'a> Program<'a> {
 
 /// Answers a call for which there is no room with NFS3ERR_JUKEBOX. `head` may be only the beginning of the call. Only
 /// a WRITE has a valid reason to be longer than the kept bytes; any other call that was cut has bytes left over.
-pub(crate) fn put_off<F: Snapshots>(session: &Session<F>, head: &[u8], buffer: Vec<u8>) -> Outcome {
+pub(crate) fn put_off<F: Trees>(session: &Session<F>, head: &[u8], buffer: Vec<u8>) -> Outcome {
     let metrics = &session.engine.metrics;
     let call = match Call::decode(head) {
         Ok(call) => call,
@@ -132,7 +132,7 @@ pub(crate) fn put_off<F: Snapshots>(session: &Session<F>, head: &[u8], buffer: V
     Outcome::Reply(reply)
 }
 
-impl<F: Snapshots> Engine<F> {
+impl<F: Trees> Engine<F> {
     pub(crate) fn new(config: &ServerConfig, view: impl Fn(View) -> Arc<F>) -> Engine<F> {
         let limits = &config.limits;
         let replay = ReplayCache::new(
@@ -180,7 +180,7 @@ impl<F: Snapshots> Engine<F> {
 }
 
 /// Serves one record. The reply is built in the memory of `buffer`.
-pub(crate) async fn execute<F: Snapshots>(
+pub(crate) async fn execute<F: Trees>(
     session: &Session<F>,
     record: &[u8],
     now: Instant,
@@ -222,7 +222,7 @@ pub(crate) async fn execute<F: Snapshots>(
 }
 
 /// Serves a record if it is a READ of data in memory. Otherwise nothing was done, and the buffer is returned.
-pub(crate) fn execute_in_memory<F: Snapshots>(
+pub(crate) fn execute_in_memory<F: Trees>(
     session: &Session<F>,
     record: &[u8],
     buffer: Vec<u8>,
@@ -243,7 +243,7 @@ pub(crate) fn execute_in_memory<F: Snapshots>(
 }
 
 /// Answers AUTH_TLS (RFC 9289, section 4.1), on NULL of any program that is served.
-fn start_tls<F: Snapshots>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u8>) -> Outcome {
+fn start_tls<F: Trees>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u8>) -> Outcome {
     let metrics = &session.engine.metrics;
     let deny = |denial, buffer| {
         metrics.calls_denied.add(1);
@@ -272,7 +272,7 @@ fn start_tls<F: Snapshots>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u8
     }
 }
 
-async fn mount<F: Snapshots>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u8>) -> Outcome {
+async fn mount<F: Trees>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u8>) -> Outcome {
     let engine = &*session.engine;
     let request = mount::Request {
         handles: &engine.handles,
@@ -301,7 +301,7 @@ async fn mount<F: Snapshots>(session: &Session<F>, call: &Call<'_>, buffer: Vec<
     Outcome::Reply(reply)
 }
 
-async fn nfs<F: Snapshots>(
+async fn nfs<F: Trees>(
     session: &Session<F>,
     call: &Call<'_>,
     caller: Credential,
@@ -347,7 +347,7 @@ async fn nfs<F: Snapshots>(
 
 /// Checks whether a call was executed before. If it was, or is in flight, returns its outcome; otherwise returns the
 /// ticket to report the result with, if a repetition must not be executed again.
-async fn first_time<'a, F: Snapshots>(
+async fn first_time<'a, F: Trees>(
     session: &'a Session<F>,
     is_replayed: bool,
     record: &[u8],
@@ -384,7 +384,7 @@ async fn first_time<'a, F: Snapshots>(
     }
 }
 
-async fn lock<F: Snapshots>(
+async fn lock<F: Trees>(
     session: &Session<F>,
     locks: &LockManager,
     call: &Call<'_>,
@@ -446,7 +446,7 @@ async fn lock<F: Snapshots>(
     }
 }
 
-fn status<F: Snapshots>(
+fn status<F: Trees>(
     session: &Session<F>,
     locks: &LockManager,
     call: &Call<'_>,
@@ -475,10 +475,7 @@ fn status<F: Snapshots>(
 }
 
 /// Serves a datagram, of NSM only, and returns the answer, if any. This never waits.
-pub(crate) fn execute_datagram<F: Snapshots>(
-    session: &Session<F>,
-    datagram: &[u8],
-) -> Option<Reply> {
+pub(crate) fn execute_datagram<F: Trees>(session: &Session<F>, datagram: &[u8]) -> Option<Reply> {
     let call = match Call::decode(datagram) {
         Ok(call) => call,
         Err(NotServed::NotACall) => return None,

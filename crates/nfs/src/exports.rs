@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_types::{Inode, bounded_u32};
-use forebay_vfs::{ClientId, Credentials, Error, FileKind, Snapshots};
+use forebay_vfs::{ClientId, Credentials, Error, FileKind, Trees};
 use parking_lot::Mutex;
 
 use crate::address::ClientNetwork;
 use crate::handle::Tree;
-use crate::object::Object;
-use crate::{Export, Rule, SnapshotAccess, Transport, View};
+use crate::object::{Object, Shows};
+use crate::{Export, Rule, Transport, View};
 
 /// No path names a deeper directory: paths have at most 4096 bytes (PATH_MAX).
 const MAX_DEPTH: usize = 4096 / 2;
@@ -184,13 +184,13 @@ impl<F> Entry<F> {
     }
 }
 
-impl<F: Snapshots> Exports<F> {
+impl<F: Trees> Exports<F> {
     /// Resolves the path of an export to its current directory.
     pub(crate) async fn resolve(&self, grant: Grant) -> Result<Inode, Error> {
         let entry = self.list.get(grant.place as usize);
         let (entry, fs) = entry.zip(self.fs(grant)).ok_or(Error::NotFound)?;
         // An export is a directory of the live file system.
-        let root = Object::live(fs, Inode::ROOT, SnapshotAccess::Off);
+        let root = Object::live(fs, Inode::ROOT, Shows::default());
         let inode = walk(root, names(&entry.export.path)).await?.inode;
         entry.root.store(inode.0, Ordering::Relaxed);
         Ok(inode)
@@ -207,16 +207,14 @@ impl<F: Snapshots> Exports<F> {
         }
     }
 
-    /// Whether the listing of a directory has its snapshots: that of the export's own directory, if the rule says so.
-    pub(crate) async fn shows_list(
+    /// Whether this is the export's own directory.
+    pub(crate) async fn is_top(
         &self,
         grant: Grant,
         directory: Object<'_, F>,
     ) -> Result<bool, Error> {
-        let rule = self.rule(grant);
-        let is_visible = rule.is_some_and(|rule| rule.snapshots == SnapshotAccess::Visible);
         match self.list.get(grant.place as usize) {
-            Some(entry) if is_visible && directory.tree == Tree::Live => {
+            Some(entry) if directory.tree == Tree::Live => {
                 Ok(directory.inode == self.top(grant, entry).await?)
             }
             _ => Ok(false),
@@ -231,7 +229,7 @@ impl<F: Snapshots> Exports<F> {
         directory: Object<'_, F>,
     ) -> Result<bool, Error> {
         // Its parent is where it was reached from.
-        if directory.tree == Tree::List {
+        if matches!(directory.tree, Tree::List | Tree::Trash(_)) {
             return Ok(false);
         }
         let entry = self.list.get(grant.place as usize);
@@ -295,7 +293,7 @@ pub(crate) fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Walks from a directory down a path as root, to a directory. Fails on `.` and `..`, and on symbolic
 /// links.
-pub(crate) async fn walk<'a, 'f, F: Snapshots>(
+pub(crate) async fn walk<'a, 'f, F: Trees>(
     from: Object<'f, F>,
     names: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Object<'f, F>, Error> {

@@ -4,6 +4,9 @@
 //! needs other numbers than the file itself, and than the same file in another snapshot. Each snapshot has an fsid of its own:
 //! Linux clients show it as a file system of its own, so that `find -xdev` and `du -x` do not enter it. Its file ids
 //! differ as well, for clients that do not look at the fsid.
+//!
+//! A file in the trash has the number that it had, and gets again if it is brought back: it is in one place at a time, so the number
+//! never names two objects, and `mv` out of the trash is a move within a file system.
 
 use forebay_types::Inode;
 
@@ -11,6 +14,8 @@ use crate::handle::Tree;
 
 /// The bit that all file ids outside the live file system have: no inode has so high a number.
 const PAST: u64 = 1 << 62;
+/// The bit of the file ids of the directories `.trash`.
+const TRASH: u64 = 1 << 61;
 
 /// The numbers of the objects of one tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +30,7 @@ impl FileIds {
     /// `volume` is the fsid of the live file system.
     pub(crate) fn new(volume: u64, tree: Tree) -> FileIds {
         match tree {
-            Tree::Live => FileIds {
+            Tree::Live | Tree::Removed => FileIds {
                 fsid: volume,
                 mask: 0,
             },
@@ -33,6 +38,10 @@ impl FileIds {
             Tree::List => FileIds {
                 fsid: volume,
                 mask: PAST,
+            },
+            Tree::Trash(_) => FileIds {
+                fsid: volume,
+                mask: TRASH,
             },
             Tree::Snapshot(id) => FileIds {
                 fsid: volume ^ spread(id.0),
@@ -66,7 +75,9 @@ mod tests {
     #[test]
     fn no_two_trees_name_an_object_with_the_same_numbers() {
         let snapshots = (1..=2000).map(|id| Tree::Snapshot(SnapshotId(id)));
-        let trees = [Tree::Live, Tree::List].into_iter().chain(snapshots);
+        let trees = [Tree::Live, Tree::List, Tree::Trash(0)]
+            .into_iter()
+            .chain(snapshots);
         let (mut seen, mut fsids) = (HashSet::new(), HashSet::new());
         for tree in trees {
             let ids = FileIds::new(77, tree);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use forebay_vfs::Snapshots;
+use forebay_vfs::Trees;
 
 use crate::engine::{Engine, Outcome, execute};
 use crate::{ServerConfig, Transport};
@@ -23,7 +23,7 @@ pub enum Answer {
     Hangup,
 }
 
-impl<F: Snapshots> Service<F> {
+impl<F: Trees> Service<F> {
     /// Creates the engine as [`crate::Server::bind`] does.
     pub fn new(fs: Arc<F>, config: &ServerConfig) -> Service<F> {
         Service(Arc::new(Engine::new(config, |_| fs.clone())))

@@ -14,6 +14,13 @@
 //! +--------+----------+-----------+-------------+-------+----------+-------+
 //! ```
 //!
+//!  0        1          4           8             16      24         32      40
+//! +--------+----------+-----------+-------------+-------+----------+-------+
+//! | format | zero     | export id | volume tag  | inode | user     | MAC   |
+//! | (= 4)  | 3 bytes  | u32       | 8 bytes     | u64   | u64      |       |
+//! +--------+----------+-----------+-------------+-------+----------+-------+
+//! ```
+//!
 //! Numbers are big-endian. The volume tag is the first half of the volume's identity. The MAC is the
 //! first 8 bytes of BLAKE3, keyed with the configured key, over everything before it: a
 //! client cannot forge a handle for a directory outside its export, or try inodes one by one.
@@ -22,6 +29,10 @@
 //!
 //! Format 1 names an object of the live file system, format 2 an object as a snapshot has it. Snapshot 0 is none: it names
 //! the directory `.snapshot` in the directory with that inode. Numbers of snapshots are not reused either.
+//!
+//! Format 4 names the directory `.trash` in the directory with that inode, as one user sees it. Clients keep what they have
+//! listed and looked up for all users of a machine, by handle: so each user has a handle, and with that of another one a call is
+//! NFS3ERR_STALE, which makes the client look the name up again. Format 7, laid out as format 1, names a file in the trash.
 
 use std::ops::Deref;
 
@@ -29,13 +40,15 @@ use forebay_types::{Inode, SnapshotId, VolumeId};
 
 use crate::file_ids::FileIds;
 
-/// Bytes of a handle in the live file system.
+/// Bytes of a handle in the live file system, and of a file in the trash.
 pub const HANDLE_BYTES: usize = LIVE_SIGNED + MAC_BYTES;
-/// Bytes of a handle in a snapshot.
+/// Bytes of a handle in a snapshot, and of a directory `.snapshot` or `.trash`.
 pub const SNAPSHOT_HANDLE_BYTES: usize = SNAPSHOT_SIGNED + MAC_BYTES;
 
 const LIVE_FORMAT: u8 = 1;
 const SNAPSHOT_FORMAT: u8 = 2;
+const TRASH_FORMAT: u8 = 4;
+const REMOVED_FORMAT: u8 = 7;
 const EXPORT_AT: usize = 4;
 const VOLUME_AT: usize = EXPORT_AT + 4;
 const VOLUME_BYTES: usize = 8;
@@ -60,6 +73,10 @@ pub enum Tree {
     List,
     /// The image of a snapshot.
     Snapshot(SnapshotId),
+    /// The directories `.trash` of this user: the inode is that of the directory that has it.
+    Trash(u32),
+    /// The files in the trash.
+    Removed,
 }
 
 /// The object that a handle names.
@@ -124,19 +141,18 @@ impl Handles {
         bytes[EXPORT_AT..VOLUME_AT].copy_from_slice(&named.export.to_be_bytes());
         bytes[VOLUME_AT..INODE_AT].copy_from_slice(&self.volume);
         bytes[INODE_AT..LIVE_SIGNED].copy_from_slice(&named.inode.0.to_be_bytes());
-        let snapshot = match named.tree {
-            Tree::Live => None,
-            Tree::List => Some(NO_SNAPSHOT),
-            Tree::Snapshot(id) => Some(id.0),
+        let (format, number) = match named.tree {
+            Tree::Live => (LIVE_FORMAT, None),
+            Tree::List => (SNAPSHOT_FORMAT, Some(NO_SNAPSHOT)),
+            Tree::Snapshot(id) => (SNAPSHOT_FORMAT, Some(id.0)),
+            Tree::Trash(uid) => (TRASH_FORMAT, Some(u64::from(uid))),
+            Tree::Removed => (REMOVED_FORMAT, None),
         };
-        let signed = match snapshot {
-            None => {
-                bytes[0] = LIVE_FORMAT;
-                LIVE_SIGNED
-            }
-            Some(snapshot) => {
-                bytes[0] = SNAPSHOT_FORMAT;
-                bytes[LIVE_SIGNED..SNAPSHOT_SIGNED].copy_from_slice(&snapshot.to_be_bytes());
+        bytes[0] = format;
+        let signed = match number {
+            None => LIVE_SIGNED,
+            Some(number) => {
+                bytes[LIVE_SIGNED..SNAPSHOT_SIGNED].copy_from_slice(&number.to_be_bytes());
                 SNAPSHOT_SIGNED
             }
         };
@@ -148,9 +164,12 @@ impl Handles {
 
     /// Verifies a handle that a client sent, and returns the object that it names.
     pub fn decode(&self, handle: &[u8]) -> Result<Named, BadHandle> {
-        let (signed, mac) = match (handle.first(), handle.len()) {
-            (Some(&LIVE_FORMAT), HANDLE_BYTES) => handle.split_at(LIVE_SIGNED),
-            (Some(&SNAPSHOT_FORMAT), SNAPSHOT_HANDLE_BYTES) => handle.split_at(SNAPSHOT_SIGNED),
+        let format = *handle.first().ok_or(BadHandle::Malformed)?;
+        let (signed, mac) = match (format, handle.len()) {
+            (LIVE_FORMAT | REMOVED_FORMAT, HANDLE_BYTES) => handle.split_at(LIVE_SIGNED),
+            (SNAPSHOT_FORMAT | TRASH_FORMAT, SNAPSHOT_HANDLE_BYTES) => {
+                handle.split_at(SNAPSHOT_SIGNED)
+            }
             _ => return Err(BadHandle::Malformed),
         };
         // All bytes are compared, so that the time taken does not reveal how many were right.
@@ -162,7 +181,11 @@ impl Handles {
         let mut export = [0; 4];
         export.copy_from_slice(&signed[EXPORT_AT..VOLUME_AT]);
         let tree = match signed.get(LIVE_SIGNED..SNAPSHOT_SIGNED).map(number) {
-            None => Tree::Live,
+            None if format == LIVE_FORMAT => Tree::Live,
+            None => Tree::Removed,
+            Some(uid) if format == TRASH_FORMAT => {
+                Tree::Trash(u32::try_from(uid).map_err(|_| BadHandle::Forged)?)
+            }
             Some(NO_SNAPSHOT) => Tree::List,
             Some(id) => Tree::Snapshot(SnapshotId(id)),
         };
@@ -236,8 +259,31 @@ mod tests {
     }
 
     #[test]
+    fn golden_handles_of_the_trash() {
+        let handle = handles().encode(in_tree(Tree::Trash(0x0506)));
+        let signed = [
+            4, 0, 0, 0, 0, 0, 0, 7, 9, 9, 9, 9, 9, 9, 9, 9, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0,
+            0, 5, 6,
+        ];
+        assert_eq!(handle[..32], signed);
+        assert_eq!(handle.len(), 40);
+        let handle = handles().encode(in_tree(Tree::Removed));
+        let live = handles().encode(NAMED);
+        assert_eq!((handle[0], &handle[1..24]), (7, &live[1..24]));
+        assert_ne!(handle[24..], live[24..]);
+        assert_eq!(handle.len(), 32);
+    }
+
+    #[test]
     fn a_handle_survives_a_restart() {
-        let trees = [Tree::Live, Tree::List, Tree::Snapshot(SnapshotId(1))];
+        let trees = [
+            Tree::Live,
+            Tree::List,
+            Tree::Snapshot(SnapshotId(1)),
+            Tree::Trash(0),
+            Tree::Trash(u32::MAX),
+            Tree::Removed,
+        ];
         for named in trees.map(in_tree) {
             let handle = handles().encode(named);
             assert_eq!(handles().decode(&handle), Ok(named));
@@ -246,7 +292,12 @@ mod tests {
 
     #[test]
     fn any_change_is_noticed() {
-        for tree in [Tree::Live, Tree::Snapshot(SnapshotId(1))] {
+        for tree in [
+            Tree::Live,
+            Tree::Snapshot(SnapshotId(1)),
+            Tree::Trash(7),
+            Tree::Removed,
+        ] {
             let handle = handles().encode(in_tree(tree));
             for bit in 0..handle.len() * 8 {
                 let mut changed = handle.to_vec();

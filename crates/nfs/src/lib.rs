@@ -61,7 +61,9 @@ pub use file_ids::FileIds;
 pub use forebay_lock::Limits as LockLimits;
 pub use locks::{ClientListStore, LockConfig};
 pub use metrics::{BusyFile, Metrics};
-pub use rule::{Anonymous, ExportAccess, Flavors, Rule, SnapshotAccess, SourcePort, Squash, View};
+pub use rule::{
+    Anonymous, ExportAccess, Flavors, Rule, SourcePort, Squash, View, VirtualDirectory,
+};
 pub use seen::{CallFilter, CallWatch, Seen, SeenCall, SeenCalls};
 pub use server::Server;
 pub use tls::{Tls, TlsControl, TlsError};

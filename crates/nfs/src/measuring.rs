@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use forebay_vfs::permission::{self, Owned};
-use forebay_vfs::{Access, Snapshots};
+use forebay_vfs::{Access, Trees};
 use forebay_waits::FirstPoll;
 
 use crate::engine::{Engine, Outcome, Session, execute};
@@ -24,7 +24,7 @@ pub struct Gateway<F>(Arc<Engine<F>>);
 /// A connection to a [`Gateway`], without its socket.
 pub struct Connected<F>(Session<F>);
 
-impl<F: Snapshots> Gateway<F> {
+impl<F: Trees> Gateway<F> {
     /// Creates the engine as [`crate::Server::bind`] does.
     pub fn new(fs: Arc<F>, config: &ServerConfig) -> Gateway<F> {
         Gateway(Arc::new(Engine::new(config, |_| fs.clone())))
@@ -41,7 +41,7 @@ impl<F: Snapshots> Gateway<F> {
     }
 }
 
-impl<F: Snapshots> Connected<F> {
+impl<F: Trees> Connected<F> {
     /// Serves a record that has just been read: from decoding to the reply without its data, built in the memory of
     /// `buffer`, and counted in the metrics. `None` if there is no reply.
     pub async fn serve(&self, record: &[u8], now: Instant, buffer: Vec<u8>) -> Option<Vec<u8>> {
@@ -84,7 +84,7 @@ pub struct Claimed<'a, F> {
     request: nfs3::Request<'a, F>,
 }
 
-impl<F: Snapshots> Claimed<'_, F> {
+impl<F: Trees> Claimed<'_, F> {
     /// Takes a call through all checks of rules and permissions: whether the rules of this connection are still in
     /// force, whether the client is known and may use the export, whether the rule accepts its credential and its
     /// connection, which identity the caller has after squashing, and which rights to the object it has. `None` if it

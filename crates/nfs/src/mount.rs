@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use forebay_types::bounded_u32;
-use forebay_vfs::{Error, Snapshots};
+use forebay_vfs::{Error, Trees};
 use parking_lot::Mutex;
 
 use crate::exports::{Client, Exports, Grant, names, walk};
 use crate::handle::{Handle, Handles, Named};
-use crate::object::Object;
+use crate::object::{Object, Shows};
 use crate::rpc::Reply;
 use crate::xdr::{Malformed, Reader};
 
@@ -117,7 +117,7 @@ pub(crate) enum Done {
 }
 
 /// Executes a call and appends its results.
-pub(crate) async fn call<F: Snapshots>(
+pub(crate) async fn call<F: Trees>(
     request: &Request<'_, F>,
     procedure: u32,
     mut arguments: Reader<'_>,
@@ -180,7 +180,7 @@ pub(crate) async fn call<F: Snapshots>(
     Ok(Done::Other)
 }
 
-async fn mnt<F: Snapshots>(request: &Request<'_, F>, path: &[u8], reply: &mut Reply) -> Done {
+async fn mnt<F: Trees>(request: &Request<'_, F>, path: &[u8], reply: &mut Reply) -> Done {
     match root_handle(request, path).await {
         Ok((handle, grant)) => {
             request.mounts.add(Mount {
@@ -212,7 +212,7 @@ async fn mnt<F: Snapshots>(request: &Request<'_, F>, path: &[u8], reply: &mut Re
 }
 
 /// Returns the handle of a directory at or below an export, and what the client is allowed there.
-async fn root_handle<F: Snapshots>(
+async fn root_handle<F: Trees>(
     request: &Request<'_, F>,
     path: &[u8],
 ) -> Result<(Handle, Grant), u32> {
@@ -221,7 +221,7 @@ async fn root_handle<F: Snapshots>(
         let fs = request.exports.fs(grant).ok_or(Error::NotFound)?;
         let rule = request.exports.rule(grant).ok_or(Error::NotFound)?;
         let root = request.exports.resolve(grant).await?;
-        walk(Object::live(fs, root, rule.snapshots), rest.into_iter()).await
+        walk(Object::live(fs, root, Shows::of(rule)), rest.into_iter()).await
     };
     let found = found.await.map_err(mount_status)?;
     let handle = request.handles.encode(Named {

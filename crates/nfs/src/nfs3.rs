@@ -29,7 +29,7 @@ pub(crate) use request::Target;
 pub(crate) use status::Status;
 pub(crate) use wire::MAX_HANDLE_BYTES;
 
-use forebay_vfs::Snapshots;
+use forebay_vfs::Trees;
 
 use crate::TRANSFER_BYTES;
 use crate::rpc::Reply;
@@ -144,7 +144,7 @@ pub(crate) fn reply_bound(procedure: u32, record: &[u8]) -> usize {
 
 /// Executes a READ whose data is in memory. Returns `None`, and appends nothing, if the data is not in memory, for
 /// other procedures, and for calls that fail: [`call`] produces the error.
-pub(crate) fn call_in_memory<F: Snapshots>(
+pub(crate) fn call_in_memory<F: Trees>(
     request: &Request<'_, F>,
     procedure: u32,
     arguments: Reader<'_>,
@@ -158,7 +158,7 @@ pub(crate) fn call_in_memory<F: Snapshots>(
 
 /// Executes a call: decodes the arguments, calls the file system, and appends the results. The
 /// procedure has to be one of [`PROCEDURES`].
-pub(crate) async fn call<F: Snapshots>(
+pub(crate) async fn call<F: Trees>(
     request: &Request<'_, F>,
     procedure: u32,
     arguments: Reader<'_>,

@@ -12,7 +12,7 @@ pub(crate) use procedures::Request;
 pub(crate) use wire::{Lock, Status, object};
 
 use forebay_lock::Grant;
-use forebay_vfs::Snapshots;
+use forebay_vfs::Trees;
 
 use crate::locks::Callback;
 use crate::rpc::Reply;
@@ -50,7 +50,7 @@ pub(crate) fn is_replayed(procedure: u32) -> bool {
 pub(crate) const REPLY_BYTES: usize = 128 + 2 * wire::MAX_OBJECT_BYTES;
 
 /// Executes a call; appends its results, or queues them for a separate call.
-pub(crate) async fn call<F: Snapshots>(
+pub(crate) async fn call<F: Trees>(
     request: &Request<'_, F>,
     procedure: u32,
     arguments: Reader<'_>,

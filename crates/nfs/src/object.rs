@@ -1,32 +1,37 @@
-//! An object that a handle names: in the live file system, or as a snapshot has it.
+//! An object that a handle names: in the live file system, as a snapshot has it, or in the trash.
 //!
 //! Every directory of the live file system has a directory `.snapshot`, unless the rule says otherwise. In it is a directory
-//! for each snapshot: the directory above, as it was then. There is no `.snapshot` inside snapshots.
+//! for each snapshot: the directory above, as it was then. There is no `.snapshot` inside snapshots. The export's own directory
+//! has a directory `.trash`, if the rule has a trash. In it are the removed files that the caller may see.
 //!
 //! ```text
 //!   DIRECTORY             Tree::Live,         inode of DIRECTORY
 //!     .snapshot           Tree::List,         the same inode
 //!       NAME              Tree::Snapshot(id), the same inode
 //!         FILE            Tree::Snapshot(id), inode of FILE
+//!     .trash              Tree::Trash(user),  the same inode
+//!       FILE.4711         Tree::Removed,      inode of FILE
 //! ```
+
+mod listing;
+mod trash;
 
 use bytes::Bytes;
 use forebay_types::{Inode, SnapshotId};
 use forebay_vfs::{
-    Access, Attributes, Change, Credentials, DirectoryEntry, Error, FileKind, FileSystem, Listing,
-    ReadReply, Result, Snapshots, Statistics, Verifier,
+    Access, Attributes, Change, Credentials, Error, FileKind, FileSystem, ReadReply, Result,
+    Statistics, Trees, Verifier,
 };
 
-use crate::SnapshotAccess;
 use crate::handle::Tree;
+use crate::{Rule, VirtualDirectory};
+
+pub(crate) use listing::ListedBeside;
 
 /// Name of the directory that has the snapshots.
-pub(crate) const LIST_NAME: &[u8] = b".snapshot";
-/// Its cookie in a listing that shows it: behind all others, and positive for clients that take it for signed.
-const LIST_COOKIE: u64 = u64::MAX >> 1;
-
-/// Cookie of `..`; a snapshot's cookie in [`Tree::List`] is its number on top of that.
-const DOT_DOT_COOKIE: u64 = 2;
+const LIST_NAME: &[u8] = b".snapshot";
+/// Name of the directory that has removed files.
+pub(crate) const TRASH_NAME: &[u8] = b".trash";
 
 /// Rights that nobody has in a tree that never changes.
 const CHANGING: u32 = Access::MODIFY.0 | Access::EXTEND.0 | Access::DELETE.0;
@@ -36,8 +41,36 @@ pub(crate) struct Object<'a, F> {
     fs: &'a F,
     pub(crate) tree: Tree,
     pub(crate) inode: Inode,
-    /// How the client sees snapshots.
-    access: SnapshotAccess,
+    shows: Shows,
+    /// Whether it is known to be the export's own directory.
+    is_top: bool,
+}
+
+/// How the client sees the directories that the file system does not have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shows {
+    snapshots: VirtualDirectory,
+    trash: VirtualDirectory,
+}
+
+impl Shows {
+    /// As a rule says.
+    pub(crate) fn of(rule: &Rule) -> Shows {
+        Shows {
+            snapshots: rule.snapshots,
+            trash: rule.shown_trash(),
+        }
+    }
+}
+
+/// Not at all.
+impl Default for Shows {
+    fn default() -> Self {
+        Shows {
+            snapshots: VirtualDirectory::Off,
+            trash: VirtualDirectory::Off,
+        }
+    }
 }
 
 // Not derived: a derived impl would require `F: Clone`.
@@ -51,35 +84,42 @@ impl<F> Copy for Object<'_, F> {}
 
 impl<'a, F> Object<'a, F> {
     /// An object of the live file system `fs`.
-    pub(crate) fn live(fs: &'a F, inode: Inode, access: SnapshotAccess) -> Object<'a, F> {
+    pub(crate) fn live(fs: &'a F, inode: Inode, shows: Shows) -> Object<'a, F> {
         Object {
             fs,
             tree: Tree::Live,
             inode,
-            access,
+            shows,
+            is_top: false,
         }
     }
 
     /// An object of any tree; `None` if the client does not see it.
-    pub(crate) fn seen(
-        fs: &'a F,
-        tree: Tree,
-        inode: Inode,
-        access: SnapshotAccess,
-    ) -> Option<Object<'a, F>> {
-        let is_seen = tree == Tree::Live || access != SnapshotAccess::Off;
+    pub(crate) fn seen(fs: &'a F, tree: Tree, inode: Inode, shows: Shows) -> Option<Object<'a, F>> {
+        let is_seen = match tree {
+            Tree::Live => true,
+            Tree::List | Tree::Snapshot(_) => shows.snapshots != VirtualDirectory::Off,
+            Tree::Trash(_) | Tree::Removed => shows.trash != VirtualDirectory::Off,
+        };
         is_seen.then_some(Object {
-            fs,
             tree,
-            inode,
-            access,
+            ..Object::live(fs, inode, shows)
         })
+    }
+
+    /// The same object, which is the export's own directory.
+    pub(crate) fn as_top(self) -> Object<'a, F> {
+        Object {
+            is_top: true,
+            ..self
+        }
     }
 
     fn at(self, tree: Tree, inode: Inode) -> Object<'a, F> {
         Object {
             tree,
             inode,
+            is_top: false,
             ..self
         }
     }
@@ -88,8 +128,18 @@ impl<'a, F> Object<'a, F> {
     pub(crate) fn to_change(self) -> Result<&'a F> {
         match self.tree {
             Tree::Live => Ok(self.fs),
-            Tree::List | Tree::Snapshot(_) => Err(Error::ReadOnly),
+            Tree::List | Tree::Snapshot(_) | Tree::Trash(_) | Tree::Removed => Err(Error::ReadOnly),
         }
+    }
+
+    /// Whether nothing of it can be changed. Files can be taken out of the trash.
+    pub(crate) fn is_read_only(self) -> bool {
+        matches!(self.tree, Tree::List | Tree::Snapshot(_) | Tree::Removed)
+    }
+
+    /// Whether it is the directory of removed files.
+    pub(crate) fn is_trash(self) -> bool {
+        matches!(self.tree, Tree::Trash(_))
     }
 
     /// The file for the table of locks; `None` outside the live file system.
@@ -97,31 +147,26 @@ impl<'a, F> Object<'a, F> {
         (self.tree == Tree::Live).then_some(self.inode)
     }
 
-    /// Whether this name in the directory is that of its snapshots, and cannot be given to another object.
-    pub(crate) fn is_list(self, name: &[u8]) -> bool {
-        self.tree == Tree::Live && name == LIST_NAME && self.access != SnapshotAccess::Off
+    /// Whether this name in the directory is that of its snapshots or of the trash, and cannot be given to another object.
+    pub(crate) fn is_virtual(self, name: &[u8]) -> bool {
+        self.tree == Tree::Live && (self.is_list(name) || self.is_trash_name(name))
+    }
+
+    fn is_list(self, name: &[u8]) -> bool {
+        name == LIST_NAME && self.shows.snapshots != VirtualDirectory::Off
+    }
+
+    fn is_trash_name(self, name: &[u8]) -> bool {
+        self.is_top && name == TRASH_NAME && self.shows.trash != VirtualDirectory::Off
     }
 
     /// Another object of the same tree.
     pub(crate) fn sibling(self, inode: Inode) -> Object<'a, F> {
         self.at(self.tree, inode)
     }
-
-    /// The object of an entry of this directory.
-    pub(crate) fn entry(self, entry: &DirectoryEntry) -> Object<'a, F> {
-        let tree = match self.tree {
-            Tree::Live if entry.cookie == LIST_COOKIE => Tree::List,
-            Tree::List if entry.cookie == DOT_DOT_COOKIE => Tree::Live,
-            Tree::List if entry.cookie > DOT_DOT_COOKIE => {
-                Tree::Snapshot(SnapshotId(entry.cookie - DOT_DOT_COOKIE))
-            }
-            tree => tree,
-        };
-        self.at(tree, entry.inode)
-    }
 }
 
-impl<F: Snapshots> Object<'_, F> {
+impl<F: Trees> Object<'_, F> {
     /// The outcome of reading a snapshot. One that was deleted meanwhile cannot be read any more.
     fn outcome<T>(self, id: SnapshotId, outcome: Result<T>) -> Result<T> {
         match outcome {
@@ -154,6 +199,8 @@ impl<F: Snapshots> Object<'_, F> {
                     _ => Err(Error::Stale),
                 }
             }
+            Tree::Trash(_) => self.trash_attributes().await,
+            Tree::Removed => self.fs.getattr_removed(self.inode).await,
             Tree::Snapshot(id) => {
                 let image = self.fs.snapshot(id).await?;
                 self.outcome(id, image.getattr(self.inode).await)
@@ -167,6 +214,7 @@ impl<F: Snapshots> Object<'_, F> {
         name: &[u8],
     ) -> Result<(Self, Attributes)> {
         match self.tree {
+            Tree::Live if self.is_trash_name(name) => self.enter_trash(caller).await,
             Tree::Live if self.is_list(name) => {
                 // The same right is needed as for every other name.
                 let directory = self.fs.lookup(caller, self.inode, b".").await?;
@@ -193,6 +241,8 @@ impl<F: Snapshots> Object<'_, F> {
                     }
                 }
             }
+            Tree::Trash(uid) => self.lookup_in_trash(caller, uid, name).await,
+            Tree::Removed => Err(Error::NotDirectory),
             Tree::Snapshot(id) => {
                 let image = self.fs.snapshot(id).await?;
                 let found = image.lookup(caller, self.inode, name).await;
@@ -214,6 +264,8 @@ impl<F: Snapshots> Object<'_, F> {
                 let (granted, directory) = self.fs.access(caller, self.inode, wanted).await?;
                 Ok((granted, self.list(directory)))
             }
+            Tree::Trash(uid) => self.access_trash(caller, uid, wanted).await,
+            Tree::Removed => self.fs.access_removed(caller, self.inode, wanted).await,
             Tree::Snapshot(id) => {
                 let image = self.fs.snapshot(id).await?;
                 self.outcome(id, image.access(caller, self.inode, wanted).await)
@@ -224,7 +276,7 @@ impl<F: Snapshots> Object<'_, F> {
     pub(crate) async fn readlink(self, caller: &Credentials) -> Result<(Bytes, Attributes)> {
         match self.tree {
             Tree::Live => self.fs.readlink(caller, self.inode).await,
-            Tree::List => Err(Error::Invalid),
+            Tree::List | Tree::Trash(_) | Tree::Removed => Err(Error::Invalid),
             Tree::Snapshot(id) => {
                 let image = self.fs.snapshot(id).await?;
                 self.outcome(id, image.readlink(caller, self.inode).await)
@@ -240,7 +292,11 @@ impl<F: Snapshots> Object<'_, F> {
     ) -> Result<ReadReply> {
         match self.tree {
             Tree::Live => self.fs.read(caller, self.inode, offset, count).await,
-            Tree::List => Err(Error::IsDirectory),
+            Tree::List | Tree::Trash(_) => Err(Error::IsDirectory),
+            Tree::Removed => {
+                let fs = self.fs;
+                fs.read_removed(caller, self.inode, offset, count).await
+            }
             Tree::Snapshot(id) => {
                 let image = self.fs.snapshot(id).await?;
                 let read = image.read(caller, self.inode, offset, count).await;
@@ -249,7 +305,7 @@ impl<F: Snapshots> Object<'_, F> {
         }
     }
 
-    /// See [`FileSystem::read_in_memory`]. Snapshots are read by [`Object::read`] only.
+    /// See [`FileSystem::read_in_memory`]. Other trees are read by [`Object::read`] only.
     pub(crate) fn read_in_memory(
         self,
         caller: &Credentials,
@@ -258,107 +314,8 @@ impl<F: Snapshots> Object<'_, F> {
     ) -> Option<ReadReply> {
         match self.tree {
             Tree::Live => self.fs.read_in_memory(caller, self.inode, offset, count),
-            Tree::List | Tree::Snapshot(_) => None,
+            Tree::List | Tree::Snapshot(_) | Tree::Trash(_) | Tree::Removed => None,
         }
-    }
-
-    /// `shows_list` says whether the listing of a live directory ends with `.snapshot`.
-    pub(crate) async fn readdir(
-        self,
-        caller: &Credentials,
-        cookie: u64,
-        max_entries: usize,
-        with_attributes: bool,
-        shows_list: bool,
-    ) -> Result<Listing> {
-        match self.tree {
-            Tree::Live if shows_list => {
-                self.readdir_with_list(caller, cookie, max_entries, with_attributes)
-                    .await
-            }
-            Tree::Live => {
-                let fs = self.fs;
-                fs.readdir(caller, self.inode, cookie, max_entries, with_attributes)
-                    .await
-            }
-            Tree::List => self.readdir_list(caller, cookie, max_entries).await,
-            Tree::Snapshot(id) => {
-                let image = self.fs.snapshot(id).await?;
-                let listing =
-                    image.readdir(caller, self.inode, cookie, max_entries, with_attributes);
-                self.outcome(id, listing.await)
-            }
-        }
-    }
-
-    async fn readdir_with_list(
-        self,
-        caller: &Credentials,
-        cookie: u64,
-        max_entries: usize,
-        with_attributes: bool,
-    ) -> Result<Listing> {
-        let mut listing = self
-            .fs
-            .readdir(caller, self.inode, cookie, max_entries, with_attributes)
-            .await?;
-        let has_room = listing.entries.len() < max_entries.max(1);
-        if cookie >= LIST_COOKIE {
-            listing.entries.clear();
-            listing.end = true;
-        } else if listing.end && has_room {
-            let directory = listing.directory;
-            listing.entries.push(DirectoryEntry {
-                cookie: LIST_COOKIE,
-                inode: self.inode,
-                name: Bytes::from_static(LIST_NAME),
-                attributes: with_attributes.then(|| self.list(directory)),
-            });
-        } else {
-            listing.end = false;
-        }
-        Ok(listing)
-    }
-
-    async fn readdir_list(
-        self,
-        caller: &Credentials,
-        cookie: u64,
-        max_entries: usize,
-    ) -> Result<Listing> {
-        let (granted, directory) = self.fs.access(caller, self.inode, Access::READ).await?;
-        if directory.kind != FileKind::Directory {
-            return Err(Error::Stale);
-        }
-        if !granted.contains(Access::READ) {
-            return Err(Error::Access);
-        }
-        let entry = |cookie, name| DirectoryEntry {
-            cookie,
-            inode: self.inode,
-            name,
-            // Attributes of a snapshot's directory are in the bucket, and most of them nobody wants.
-            attributes: None,
-        };
-        let dots: [(u64, &'static [u8]); 2] = [(1, b"."), (DOT_DOT_COOKIE, b"..")];
-        let dots = dots.into_iter().filter(|(own, _)| *own > cookie);
-        let mut entries: Vec<DirectoryEntry> = dots
-            .map(|(cookie, name)| entry(cookie, Bytes::from_static(name)))
-            .take(max_entries.max(1))
-            .collect();
-        let room = max_entries.max(1) - entries.len();
-        let after = cookie.saturating_sub(DOT_DOT_COOKIE);
-        // One more than wanted shows whether these are the last.
-        let mut found = self.fs.snapshots_after(after, room.saturating_add(1));
-        let end = found.len() <= room;
-        found.truncate(room);
-        let snapshots = found.into_iter();
-        entries.extend(snapshots.map(|(id, name)| entry(DOT_DOT_COOKIE + id.0, name)));
-        Ok(Listing {
-            directory: self.list(directory),
-            entries,
-            end,
-        })
     }
 
     pub(crate) async fn commit(
@@ -370,7 +327,7 @@ impl<F: Snapshots> Object<'_, F> {
         if self.tree == Tree::Live {
             return self.fs.commit(caller, self.inode, offset, count).await;
         }
-        // All of a snapshot is stable, and nothing is written to it.
+        // All of a snapshot and of the trash is stable, and nothing is written to it.
         let change = Change {
             before: None,
             after: Some(self.getattr().await?),
@@ -380,7 +337,8 @@ impl<F: Snapshots> Object<'_, F> {
 
     pub(crate) async fn statistics(self) -> Result<Statistics> {
         match self.tree {
-            Tree::Live | Tree::List => self.fs.statistics_at(self.inode).await,
+            Tree::Live | Tree::List | Tree::Trash(_) => self.fs.statistics_at(self.inode).await,
+            Tree::Removed => self.fs.statistics().await,
             Tree::Snapshot(id) => {
                 let image = self.fs.snapshot(id).await?;
                 self.outcome(id, image.statistics_at(self.inode).await)

@@ -35,9 +35,11 @@ pub struct Rule {
     /// The view in which they see the file system.
     pub view: View,
     /// How they see snapshots.
-    pub snapshots: SnapshotAccess,
+    pub snapshots: VirtualDirectory,
     /// How long files that they remove or replace stay in the trash; zero deletes them at once.
     pub trash: Duration,
+    /// How they see the trash, if they have one.
+    pub trash_directory: VirtualDirectory,
 }
 
 /// No clients yet; otherwise the defaults of exports(5): root is squashed, credentials are AUTH_SYS, ports privileged,
@@ -53,8 +55,9 @@ impl Default for Rule {
             source_port: SourcePort::Privileged,
             transports: Transports::ANY,
             view: View::default(),
-            snapshots: SnapshotAccess::default(),
+            snapshots: VirtualDirectory::default(),
             trash: Duration::ZERO,
+            trash_directory: VirtualDirectory::default(),
         }
     }
 }
@@ -69,12 +72,12 @@ pub enum ExportAccess {
     ReadOnly,
 }
 
-/// How clients see the snapshots of the file system.
+/// How clients see a directory that the file system does not have: `.snapshot` or `.trash`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SnapshotAccess {
+pub enum VirtualDirectory {
     /// Not at all.
     Off,
-    /// By the name `.snapshot`, which every directory has and no listing: programs that walk through a tree do not enter it.
+    /// By its name, which no listing has: programs that walk through a tree do not enter it.
     #[default]
     Hidden,
     /// The same, and the export's own directory lists it.
@@ -221,6 +224,14 @@ impl Rule {
             client,
             trash: self.trash_seconds(),
         })
+    }
+
+    /// How clients see the trash.
+    pub(crate) fn shown_trash(&self) -> VirtualDirectory {
+        match self.trash.is_zero() {
+            true => VirtualDirectory::Off,
+            false => self.trash_directory,
+        }
     }
 
     fn trash_seconds(&self) -> u32 {

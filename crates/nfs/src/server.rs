@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_vfs::{Snapshots, Trouble, Troubles};
+use forebay_vfs::{Trees, Trouble, Troubles};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -80,7 +80,7 @@ struct Shared<F> {
     limits: Limits,
 }
 
-impl<F: Snapshots> Server<F> {
+impl<F: Trees> Server<F> {
     /// Listens on `address`; port 0 takes a free one. Fails when the address is not available, and with
     /// [`io::ErrorKind::InvalidInput`] and a [`crate::ConfigError`] on an invalid configuration. Clients can connect
     /// from now on; [`Server::serve`] serves them.
@@ -258,7 +258,7 @@ fn report(ended: Result<(), tokio::task::JoinError>, metrics: &Metrics) {
     }
 }
 
-impl<F: Snapshots> Shared<F> {
+impl<F: Trees> Shared<F> {
     fn accept(
         self: &Arc<Self>,
         stream: TcpStream,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::*;
 use forebay_nfs::xdr::Writer;
-use forebay_nfs::{Rule, ServerConfig, SnapshotAccess, Squash};
+use forebay_nfs::{Rule, ServerConfig, Squash, VirtualDirectory};
 use forebay_types::SnapshotId;
 use forebay_vfs::memory::MemoryFileSystem;
 
@@ -40,7 +40,7 @@ fn with_snapshot() -> (Arc<MemoryFileSystem>, SnapshotId) {
     (live, id)
 }
 
-fn seen(access: SnapshotAccess, path: &str) -> ServerConfig {
+fn seen(access: VirtualDirectory, path: &str) -> ServerConfig {
     let mut export = export(1, path, "127.0.0.1", Squash::None);
     export.rules = vec![Rule {
         snapshots: access,
@@ -141,7 +141,7 @@ fn a_snapshot_is_the_directory_as_it_was() {
 fn no_object_has_the_numbers_of_another_one() {
     let (fs, _) = with_snapshot();
     fs.add_snapshot("again", Arc::new(MemoryFileSystem::new()));
-    let server = Running::new(fs, seen(SnapshotAccess::Visible, "/"));
+    let server = Running::new(fs, seen(VirtualDirectory::Visible, "/"));
     let mut client = server.client();
     let root = client.root();
     let live = client.attributes(&root);
@@ -185,10 +185,10 @@ fn no_object_has_the_numbers_of_another_one() {
 fn only_the_directory_of_a_visible_export_lists_its_snapshots() {
     let (fs, _) = with_snapshot();
     for (access, path, root_has, below_has) in [
-        (SnapshotAccess::Hidden, "/", false, false),
-        (SnapshotAccess::Visible, "/", true, false),
-        (SnapshotAccess::Visible, "/dir", true, false),
-        (SnapshotAccess::Off, "/", false, false),
+        (VirtualDirectory::Hidden, "/", false, false),
+        (VirtualDirectory::Visible, "/", true, false),
+        (VirtualDirectory::Visible, "/dir", true, false),
+        (VirtualDirectory::Off, "/", false, false),
     ] {
         let server = Running::new(fs.clone(), seen(access, path));
         let mut client = server.client();
@@ -211,7 +211,7 @@ fn only_the_directory_of_a_visible_export_lists_its_snapshots() {
 #[test]
 fn readdirplus_gives_handles_that_lead_where_the_names_lead() {
     let (fs, _) = with_snapshot();
-    let server = Running::new(fs, seen(SnapshotAccess::Visible, "/"));
+    let server = Running::new(fs, seen(VirtualDirectory::Visible, "/"));
     let mut client = server.client();
     let root = client.root();
     for way in [&[][..], &[".snapshot"], &[".snapshot", "then"]] {
@@ -332,7 +332,7 @@ fn the_name_of_the_list_is_taken_unless_it_is_off() {
     assert_eq!(from.status(), ROFS);
     drop(server);
 
-    let server = Running::new(fs, seen(SnapshotAccess::Off, "/"));
+    let server = Running::new(fs, seen(VirtualDirectory::Off, "/"));
     let mut client = server.client();
     assert_eq!(client.lookup(&root, b".snapshot").failed().0, NOENT);
     let made = client.nfs(9, |w| named(w, 9, &root));
@@ -354,7 +354,7 @@ fn handles_survive_a_restart_and_are_stale_when_the_snapshot_is_deleted() {
     let mut client = server.client();
     assert_eq!(client.attributes(&file), attributes);
     // Under an export that does not show snapshots they are as stale as those of deleted snapshots.
-    let closed = Running::new(fs.clone(), seen(SnapshotAccess::Off, "/"));
+    let closed = Running::new(fs.clone(), seen(VirtualDirectory::Off, "/"));
     for handle in [&list, &file] {
         assert_eq!(closed.client().getattr(handle).status(), STALE);
     }
@@ -376,7 +376,7 @@ fn handles_survive_a_restart_and_are_stale_when_the_snapshot_is_deleted() {
 #[test]
 fn an_export_below_the_root_is_not_left_through_its_snapshots() {
     let (fs, _) = with_snapshot();
-    let server = Running::new(fs, seen(SnapshotAccess::Hidden, "/dir"));
+    let server = Running::new(fs, seen(VirtualDirectory::Hidden, "/dir"));
     let mut client = server.client();
     let top = client.mount("/dir").unwrap();
     let (then, attributes) = down(&mut client, &top, &[".snapshot", "then"]);

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_meta::record::{
     BlockMap, CookieRecord, Garbage, HeldPack, Holding, InodeRecord, Kind, NameRecord, PackFrames,
-    PackRecord, QuotaRecord, Referrer, ScrubRecord, SnapshotRecord, TrashRecord, TrashUntil,
-    Truncated, UsageRecord, VolumeState, holder,
+    PackRecord, QuotaRecord, Referrer, ScrubRecord, SnapshotRecord, TrashOwner, TrashRecord,
+    TrashUntil, Truncated, UsageRecord, VolumeState, holder,
 };
 use forebay_meta::{Key, Record};
 use forebay_pack::{object_name, parse_object_name};
@@ -188,6 +188,7 @@ fn read(bucket: &BucketImage) -> Result<Entries, forebay_meta::Corrupt> {
                 TrashUntil::decode(key, value)?;
                 entries.trash_order.insert((until, inode.0));
             }
+            Key::TrashOwner(..) => drop(TrashOwner::decode(key, value)?),
             Key::Usage(tree) => {
                 entries
                     .usages

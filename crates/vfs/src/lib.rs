@@ -2,7 +2,7 @@
 //!
 //! A front end speaks a protocol and knows no block, log or bucket; a file system knows no
 //! protocol. This crate defines the interface between them: POSIX-shaped attributes, one error type
-//! ([`Error`]), the traits [`FileSystem`] and [`Snapshots`], counts of waiting and refused calls ([`Troubles`]) and the rules of access
+//! ([`Error`]), the traits [`FileSystem`], [`Snapshots`] and [`Trash`], counts of waiting and refused calls ([`Troubles`]) and the rules of access
 //! ([`permission`]). Benchmarks and tests of a front end use a file system in memory behind it.
 
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ pub mod memory;
 mod operations;
 pub mod permission;
 mod snapshots;
+mod trash;
 mod trouble;
 
 pub use attributes::{
@@ -28,4 +29,5 @@ pub use operations::{
     Listing, NewNode, ReadReply, Stability, Statistics, Verifier, WriteReply,
 };
 pub use snapshots::Snapshots;
+pub use trash::{Trash, Trees, trash_name};
 pub use trouble::{Counts, Trouble, Troubles, Waiting};

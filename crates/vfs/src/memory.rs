@@ -12,6 +12,7 @@
 //!     attributes  GETATTR, SETATTR, READLINK
 //!     content     READ, WRITE, COMMIT
 //!     snapshots   other file systems that a test gives it
+//!     trash       removed files
 //!       node      attributes and content of one object, under its lock
 //!         data       bytes of a file in shared pieces of 64 KiB
 //!         directory  entries by name and by cookie
@@ -31,6 +32,7 @@ mod rename;
 mod snapshots;
 mod space;
 mod table;
+mod trash;
 
 #[cfg(test)]
 mod tests;
@@ -52,6 +54,7 @@ use node::{Content, Node, State};
 use snapshots::Images;
 use space::Space;
 use table::Table;
+use trash::Removed;
 
 /// Number of objects that a file system in memory reports as its limit. It is not enforced:
 /// memory is exhausted long before.
@@ -67,6 +70,7 @@ pub struct MemoryFileSystem {
     space: Space,
     verifier: Verifier,
     images: Mutex<Images>,
+    removed: Mutex<Removed>,
 }
 
 impl MemoryFileSystem {
@@ -102,6 +106,7 @@ impl MemoryFileSystem {
             space: Space::new(bytes),
             verifier: Verifier(born_nanos.to_be_bytes()),
             images: Mutex::default(),
+            removed: Mutex::default(),
         }
     }
 }

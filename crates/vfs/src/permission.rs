@@ -110,6 +110,14 @@ pub fn may_write(file: Owned, caller: &Credentials) -> Result<()> {
     require(caller.uid == file.uid || file.allows(caller, WRITE))
 }
 
+/// Seeing a file in the trash: root sees all, everyone else the files that they own.
+///
+/// # Errors
+/// [`Error::Access`].
+pub fn may_see_removed(file: Owned, caller: &Credentials) -> Result<()> {
+    require(is_root(caller) || caller.uid == file.uid)
+}
+
 /// Looking up a name in a directory.
 ///
 /// # Errors
@@ -180,6 +188,15 @@ pub fn access(object: Owned, caller: &Credentials, wanted: Access) -> Access {
         };
     }
     Access(wanted.0 & granted)
+}
+
+/// The same for a file in the trash: nobody has a right to change it, and callers that may not [see](may_see_removed) it have none.
+pub fn access_removed(file: Owned, caller: &Credentials, wanted: Access) -> Access {
+    let changing = Access::MODIFY.0 | Access::EXTEND.0 | Access::DELETE.0;
+    match may_see_removed(file, caller) {
+        Ok(()) => access(file, caller, Access(wanted.0 & !changing)),
+        Err(_) => Access(0),
+    }
 }
 
 /// The mode of a file after `caller` wrote to it or changed its size: this clears the set-id bits,

@@ -101,7 +101,7 @@ fn what_is_wrong_with_an_export_is_named_with_its_line() {
     );
     assert_eq!(
         error("[[export]]\npath = \"/a\"\nmood = 1"),
-        "system.toml:3: unknown key `mood` in [[export]]; it takes path, clients, access, squash, anonuid, anongid, sec, source_port, xprtsec, commit, compression, compression_level, snapshot_directory and trash"
+        "system.toml:3: unknown key `mood` in [[export]]; it takes path, clients, access, squash, anonuid, anongid, sec, source_port, xprtsec, commit, compression, compression_level, snapshot_directory, trash and trash_directory"
     );
     for (key, right) in [
         ("client", "clients"),

@@ -21,6 +21,7 @@ fn unusual() -> Places {
         "insecure",
         "visible",
         "1day",
+        "off",
         "mtls",
         "/certificate.pem",
         "/key.pem",

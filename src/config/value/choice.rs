@@ -169,9 +169,9 @@ choice! {
 }
 
 choice! {
-    /// How clients see snapshots.
-    SnapshotDirectory:
-    /// By the name `.snapshot`, which no listing has.
+    /// How clients see a directory that the file system does not have: `.snapshot` or `.trash`.
+    VirtualDirectory:
+    /// By its name, which no listing has.
     Hidden = "hidden",
     /// The same, and the directory of the export lists it.
     Visible = "visible",

@@ -6,8 +6,8 @@
 //! empty, or that it still exists for a new name.
 
 mod ancestors;
-mod create;
-mod list;
+pub(super) mod create;
+pub(super) mod list;
 mod remove;
 pub(crate) mod rename;
 
@@ -122,7 +122,7 @@ fn set_changed(record: &mut InodeRecord, now: Timestamp) {
 
 impl Files {
     /// The node of a directory that still has a name.
-    async fn directory(&self, inode: Inode) -> Result<Arc<Node>> {
+    pub(super) async fn directory(&self, inode: Inode) -> Result<Arc<Node>> {
         let node = self.state.node(inode).await?;
         drop(node.lock_directory()?);
         Ok(node)

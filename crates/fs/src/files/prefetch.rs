@@ -74,7 +74,11 @@ impl Files {
 
     async fn prefetch_range(&self, node: &Arc<Node>, range: ByteRange, stream: u64) {
         let (plan, missing) = {
-            let Ok(state) = node.lock_live() else { return };
+            // Files in the trash are read as well.
+            let state = node.lock();
+            if state.removed {
+                return;
+            }
             let wanted = state.reads.still_wants(range, stream);
             let mut missing = Vec::new();
             state.blocks.uncovered(range, &mut missing);

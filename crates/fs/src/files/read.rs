@@ -12,6 +12,7 @@ use forebay_vfs::{Credentials, Error, Pieces, ReadReply, Result, Trouble, permis
 use forebay_view::convert::owned;
 use forebay_waits::{For, waiting};
 use futures_util::{StreamExt, stream};
+use parking_lot::MutexGuard;
 
 use super::Files;
 use super::data::writable;
@@ -41,19 +42,38 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// Where a file that is read has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It has a name.
+    Named,
+    /// It is in the trash, and the caller sees it there.
+    Trash,
+}
+
+impl Place {
+    #[inline]
+    fn lock<'a>(self, node: &'a Node, caller: &Credentials) -> Result<MutexGuard<'a, NodeState>> {
+        match self {
+            Place::Named => node.lock_live(),
+            Place::Trash => node.lock_removed(caller),
+        }
+    }
+}
+
 impl Files {
     pub(crate) async fn read(
         self: &Arc<Self>,
         caller: &Credentials,
         inode: Inode,
-        offset: u64,
-        count: u32,
+        (offset, count): (u64, u32),
+        place: Place,
     ) -> Result<ReadReply> {
         let node = self.state.node(inode).await?;
         for _ in 0..FETCH_ROUNDS {
             let waiting;
             let (mut reply, missing, plan) = {
-                let mut state = node.lock_live()?;
+                let mut state = place.lock(&node, caller)?;
                 let state = &mut *state;
                 writable(state.record.kind())?;
                 permission::may_read(owned(&state.record), caller)?;

@@ -5,6 +5,8 @@
 //!      |                                       and an entry says where the name was           names/remove.rs
 //!      v
 //!   in the trash ---- undelete --------------> one record: a name, links, and no entry        restore.rs
+//!      |       |
+//!      |       +----- clients: `.trash` --------> reads, brings back, deletes for good           shown.rs
 //!      |
 //!      +---- its time is over, or room is needed --> one record: no object, and no entry       empty.rs
 //!                                                   which room is needed                       room.rs
@@ -14,11 +16,15 @@
 //! trash count in an account of its own, and in no quota.
 
 mod empty;
+mod entries;
 mod list;
+mod newest;
 mod restore;
 mod room;
+mod shown;
 
-pub use list::TrashEntry;
+pub use list::{TrashEntry, TrashPage};
+pub(crate) use restore::Restored;
 pub use restore::Wanted;
 
 use forebay_types::Inode;

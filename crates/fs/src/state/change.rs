@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_meta::record::{CookieRecord, InodeRecord, Kind, NameRecord, TrashRecord, TrashUntil};
+use forebay_meta::record::{
+    CookieRecord, InodeRecord, Kind, NameRecord, TrashOwner, TrashRecord, TrashUntil,
+};
 use forebay_meta::{Batch, Key};
 use forebay_quota::{LEAVING, Reservation};
 use forebay_types::{CheckpointId, Inode, Lsn};
@@ -48,6 +50,8 @@ pub(crate) struct NameChange<'a> {
     removed: Vec<&'a Arc<Node>>,
     /// When the object that goes to the trash will be deleted.
     kept_until: Option<u64>,
+    /// Whether something leaves the trash.
+    leaves_trash: bool,
     created: Option<(&'a Arc<Node>, InodeRecord)>,
     reserved: Option<Reservation>,
 }
@@ -99,6 +103,10 @@ impl<'a> NameChange<'a> {
         self.names.put(&Key::Trash(node.inode), &entry);
         self.names
             .put(&Key::TrashUntil(entry.until, node.inode), &TrashUntil);
+        if record.kind() == Kind::Regular {
+            let owner = Key::TrashOwner(record.uid, node.inode);
+            self.names.put(&owner, &TrashOwner);
+        }
         self.kept_until = Some(entry.until);
         let record = InodeRecord {
             nlink: 0,
@@ -110,10 +118,15 @@ impl<'a> NameChange<'a> {
         self.set(node, record);
     }
 
-    /// Removes an entry of the trash, whose object is deleted or gets a name by this change.
-    pub(crate) fn leave_trash(&mut self, inode: Inode, until: u64) {
+    /// Removes an entry of the trash, whose object is deleted or gets a name by this change. `record` is that of the
+    /// object; `None` if there is none.
+    pub(crate) fn leave_trash(&mut self, inode: Inode, until: u64, record: Option<&InodeRecord>) {
         self.names.delete(&Key::Trash(inode));
         self.names.delete(&Key::TrashUntil(until, inode));
+        if let Some(record) = record.filter(|record| record.kind() == Kind::Regular) {
+            self.names.delete(&Key::TrashOwner(record.uid, inode));
+        }
+        self.leaves_trash = true;
     }
 
     /// Creates the object; `reserved` is the room for it in the accounts.
@@ -191,7 +204,7 @@ impl State {
     ) -> Result<Lsn, Refusal> {
         let left = self.leave_with_root(&mut change, locked);
         let payload = change.payload();
-        let kept_until = change.kept_until;
+        let (kept_until, leaves_trash) = (change.kept_until, change.leaves_trash);
         let recorded = self.record(RecordKind::Metadata, &[&payload], |open, end| {
             let mut first = false;
             if let Some((node, _)) = &change.created {
@@ -224,6 +237,9 @@ impl State {
         });
         if let (Some(until), Ok(_)) = (kept_until, &recorded) {
             self.trash.added(until);
+        }
+        if leaves_trash && recorded.is_ok() {
+            self.trash.changed_now();
         }
         if let (Some(root), Ok(_)) = (left, &recorded) {
             self.accounts.set(root, &LEAVING);

@@ -1,12 +1,37 @@
-//! When the trash has work, and the order of those that change it.
+//! When the trash has work, the order of those that change it, and how far clients have listed it.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use forebay_types::Inode;
+use forebay_vfs::Timestamp;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Listings whose progress is known, and for how long: clients ask again after some seconds.
+const LISTINGS: usize = 64;
+const LISTING_TIME: Duration = Duration::from_secs(60);
+
+/// A place in a listing of the trash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListedPlace {
+    /// The user that lists it.
+    pub(crate) uid: u32,
+    /// The directory of whose files it is.
+    pub(crate) below: Inode,
+    /// The last file that the user knows.
+    pub(crate) after: Inode,
+}
 
 /// The schedule of the trash.
-#[derive(Default)]
 pub(crate) struct Trash {
+    /// When the volume was opened, and the number of changes since.
+    opened: Timestamp,
+    changes: AtomicU64,
+    /// How far listings have come that have found nothing yet.
+    listings: Mutex<VecDeque<(ListedPlace, Inode, Instant)>>,
     /// No entry ends before this, in seconds since 1970. 0 until the entries were looked at.
     next: AtomicU64,
     added: Notify,
@@ -18,8 +43,57 @@ pub(crate) struct Trash {
 }
 
 impl Trash {
+    /// That of a volume that is opened `now`.
+    pub(crate) fn new(now: Timestamp) -> Trash {
+        Trash {
+            opened: now,
+            changes: AtomicU64::new(0),
+            listings: Mutex::default(),
+            next: AtomicU64::new(0),
+            added: Notify::new(),
+            expired: AtomicU64::new(0),
+            displaced: AtomicU64::new(0),
+            changing: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// A time that changes whenever something goes to the trash or leaves it: a nanosecond for each change.
+    pub(crate) fn changed(&self) -> Timestamp {
+        const SECOND: u64 = 1_000_000_000;
+        let since = u64::from(self.opened.nanos) + self.changes.load(Ordering::Acquire);
+        Timestamp {
+            seconds: self.opened.seconds + (since / SECOND).cast_signed(),
+            nanos: u32::try_from(since % SECOND).unwrap_or(0),
+        }
+    }
+
+    /// Notes a change.
+    pub(crate) fn changed_now(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Notes that nothing is to be listed from this place to `reached`.
+    pub(crate) fn listed_nothing(&self, place: ListedPlace, reached: Inode) {
+        let mut listings = self.listings.lock();
+        listings.retain(|(own, ..)| *own != place);
+        if listings.len() == LISTINGS {
+            listings.pop_front();
+        }
+        listings.push_back((place, reached, Instant::now()));
+    }
+
+    /// Where a listing goes on that has just found nothing at this place. Only the next call gets the answer: files that
+    /// come later are not missed by other listings.
+    pub(crate) fn go_on(&self, place: ListedPlace) -> Option<Inode> {
+        let mut listings = self.listings.lock();
+        let at = listings.iter().position(|(own, ..)| *own == place)?;
+        let (_, reached, when) = listings.remove(at)?;
+        (when.elapsed() < LISTING_TIME).then_some(reached)
+    }
+
     /// Notes a new entry.
     pub(crate) fn added(&self, until: u64) {
+        self.changed_now();
         self.not_before(until);
         self.added.notify_one();
     }
@@ -43,5 +117,59 @@ impl Trash {
     /// Notes that there is an entry that ends then, or may be.
     pub(crate) fn not_before(&self, until: u64) {
         self.next.fetch_min(until, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(after: u64) -> ListedPlace {
+        ListedPlace {
+            uid: 7,
+            below: Inode::ROOT,
+            after: Inode(after),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listing_goes_on_once_and_soon() {
+        let trash = Trash::new(Timestamp::default());
+        assert_eq!(trash.go_on(place(0)), None);
+        trash.listed_nothing(place(0), Inode(50));
+        trash.listed_nothing(place(0), Inode(90));
+        let others = ListedPlace { uid: 8, ..place(0) };
+        assert_eq!(trash.go_on(others), None);
+        assert_eq!(trash.go_on(place(1)), None);
+        assert_eq!(trash.go_on(place(0)), Some(Inode(90)));
+        assert_eq!(trash.go_on(place(0)), None);
+        trash.listed_nothing(place(0), Inode(50));
+        tokio::time::advance(LISTING_TIME).await;
+        assert_eq!(trash.go_on(place(0)), None, "another listing");
+        for after in 0..1000 {
+            trash.listed_nothing(place(after), Inode(after + 5));
+        }
+        assert_eq!(trash.listings.lock().len(), LISTINGS);
+        assert_eq!(trash.go_on(place(999)), Some(Inode(1004)));
+    }
+
+    #[test]
+    fn each_change_has_a_time_of_its_own() {
+        let opened = Timestamp {
+            seconds: 5,
+            nanos: 999_999_999,
+        };
+        let trash = Trash::new(opened);
+        assert_eq!(trash.changed(), opened);
+        trash.added(9);
+        assert_eq!(
+            trash.changed(),
+            Timestamp {
+                seconds: 6,
+                nanos: 0
+            }
+        );
+        trash.changed_now();
+        assert_eq!(trash.changed().nanos, 1);
     }
 }

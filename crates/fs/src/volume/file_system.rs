@@ -11,10 +11,11 @@ use forebay_waits::{For, waiting};
 
 use super::Volume;
 use crate::files::durability::Recorded;
+use crate::files::read::Place;
 
 impl Volume {
     /// Waits until a change that cannot be made a second time is stable; returns its reply.
-    async fn settle_once<T>(&self, recorded: Recorded<T>) -> Result<T> {
+    pub(super) async fn settle_once<T>(&self, recorded: Recorded<T>) -> Result<T> {
         self.files.stable_once(recorded.end, self.commit).await?;
         Ok(recorded.reply)
     }
@@ -75,7 +76,8 @@ impl FileSystem for Volume {
         offset: u64,
         count: u32,
     ) -> Result<ReadReply> {
-        self.files.read(caller, inode, offset, count).await
+        let wanted = (offset, count);
+        self.files.read(caller, inode, wanted, Place::Named).await
     }
 
     fn read_in_memory(

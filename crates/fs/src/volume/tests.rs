@@ -1,4 +1,6 @@
-//! A volume whose engines panic, one after the other.
+//! A volume whose engines panic, one after the other, and bounds of work that no test outside reaches.
+
+mod trash;
 
 use forebay_vfs::CreateMode;
 

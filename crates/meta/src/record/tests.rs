@@ -165,6 +165,7 @@ proptest! {
         let name_of_removed = Bytes::from_static(b"name");
         round_trip(&TrashRecord { directory: Inode(a), removed, until: b, by: frames, name: name_of_removed })?;
         round_trip(&TrashUntil)?;
+        round_trip(&TrashOwner)?;
         round_trip(&NameRecord { inode: Inode(a), cookie: b, kind })?;
         round_trip(&CookieRecord { inode: Inode(a), kind, name })?;
         round_trip(&PackRecord { bytes: a, raw_bytes: b, live_bytes: c, frames, born: CommitNumber(d) })?;
@@ -625,6 +626,7 @@ fn the_bytes_of_version_one_do_not_change() {
     );
     assert_eq!(entry, expected);
     assert_eq!(hex(TrashUntil.encode()), "01");
+    assert_eq!(hex(TrashOwner.encode()), "01");
     let pack = PackRecord {
         bytes: 1,
         raw_bytes: 2,

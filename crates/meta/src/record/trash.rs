@@ -73,6 +73,29 @@ impl Record for TrashRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrashUntil;
 
+/// Marks a regular file in the trash, under the user that owns it: users list their own files without reading all entries.
+///
+/// ```text
+/// version: 1 (1)
+/// ```
+///
+/// Versions before this mark have none. A mark without an entry is of no importance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrashOwner;
+
+impl Record for TrashOwner {
+    const TAG: u8 = tag::TRASH_OWNER;
+
+    fn encode(&self) -> Bytes {
+        Bytes::from_static(&[VERSION])
+    }
+
+    fn read(ValueReader(fields): &mut ValueReader<'_>) -> Result<Self, Corrupt> {
+        fields.version(VERSION)?;
+        Ok(TrashOwner)
+    }
+}
+
 impl Record for TrashUntil {
     const TAG: u8 = tag::TRASH_UNTIL;
 

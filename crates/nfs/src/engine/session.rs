@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use forebay_vfs::{Snapshots, Trouble};
+use forebay_vfs::{Trees, Trouble};
 
 use super::{Engine, Outcome};
 use crate::exports::{Client, Exports};
@@ -26,7 +26,7 @@ pub(crate) struct Session<F> {
     pub(super) local: IpAddr,
 }
 
-impl<F: Snapshots> Session<F> {
+impl<F: Trees> Session<F> {
     /// Collects the context of an NFS call.
     pub(super) fn request(&self, procedure: u32, claimed: Credential) -> nfs3::Request<'_, F> {
         nfs3::Request {

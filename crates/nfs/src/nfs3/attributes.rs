@@ -1,6 +1,6 @@
 //! GETATTR, SETATTR, ACCESS (RFC 1813, sections 3.3.1, 3.3.2, 3.3.4).
 
-use forebay_vfs::{Access, Snapshots};
+use forebay_vfs::{Access, Trees};
 
 use super::{Request, Status, wire};
 use crate::rpc::Reply;
@@ -9,7 +9,7 @@ use crate::xdr::{Malformed, Reader};
 /// The rights that ACCESS knows.
 const ALL_RIGHTS: u32 = 0x3f;
 
-pub(super) async fn getattr<F: Snapshots>(
+pub(super) async fn getattr<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -28,7 +28,7 @@ pub(super) async fn getattr<F: Snapshots>(
     Ok(())
 }
 
-pub(super) async fn setattr<F: Snapshots>(
+pub(super) async fn setattr<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -56,7 +56,7 @@ pub(super) async fn setattr<F: Snapshots>(
     Ok(())
 }
 
-pub(super) async fn access<F: Snapshots>(
+pub(super) async fn access<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,

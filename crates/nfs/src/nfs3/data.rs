@@ -1,7 +1,7 @@
 //! READ, WRITE, COMMIT (RFC 1813, sections 3.3.6, 3.3.7, 3.3.21).
 
 use forebay_types::bounded_u32;
-use forebay_vfs::{ReadReply, Snapshots, Stability};
+use forebay_vfs::{ReadReply, Stability, Trees};
 
 use super::request::Target;
 use super::{MAX_FILE_BYTES, Request, Status, wire};
@@ -15,7 +15,7 @@ fn wanted(arguments: &mut Reader<'_>) -> Result<(u64, u32), Malformed> {
     Ok((arguments.u64()?, arguments.u32()?.min(TRANSFER_BYTES)))
 }
 
-pub(super) async fn read<F: Snapshots>(
+pub(super) async fn read<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -42,7 +42,7 @@ pub(super) async fn read<F: Snapshots>(
 }
 
 /// Executes a READ if its data is in memory. Otherwise nothing is appended, whatever the reason.
-pub(super) fn read_in_memory<F: Snapshots>(
+pub(super) fn read_in_memory<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -57,7 +57,7 @@ pub(super) fn read_in_memory<F: Snapshots>(
     Some(())
 }
 
-fn answer_read<F: Snapshots>(
+fn answer_read<F: Trees>(
     request: &Request<'_, F>,
     target: Target<'_, F>,
     read: ReadReply,
@@ -79,7 +79,7 @@ fn answer_read<F: Snapshots>(
     reply.data(read.data);
 }
 
-pub(super) async fn write<F: Snapshots>(
+pub(super) async fn write<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -139,7 +139,7 @@ pub(super) async fn write<F: Snapshots>(
     Ok(())
 }
 
-pub(super) async fn commit<F: Snapshots>(
+pub(super) async fn commit<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,

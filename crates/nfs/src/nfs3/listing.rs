@@ -3,7 +3,7 @@
 //! Cookies come from the file system and never become invalid, so the cookie verifier is always zero and
 //! any verifier from a client is accepted.
 
-use forebay_vfs::{DirectoryEntry, Snapshots};
+use forebay_vfs::{DirectoryEntry, Trees};
 
 use super::request::Target;
 use super::wire::FATTR_BYTES;
@@ -32,7 +32,7 @@ const TYPICAL_ENTRY_PLUS_BYTES: usize = TYPICAL_ENTRY_BYTES + PLUS_BYTES;
 /// Attributes and handle of an entry.
 const PLUS_BYTES: usize = 4 + FATTR_BYTES + 4 + opaque_bytes(HANDLE_BYTES);
 
-pub(super) async fn readdir<F: Snapshots>(
+pub(super) async fn readdir<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -52,7 +52,7 @@ pub(super) async fn readdir<F: Snapshots>(
     Ok(())
 }
 
-pub(super) async fn readdirplus<F: Snapshots>(
+pub(super) async fn readdirplus<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -83,7 +83,7 @@ struct Wanted {
     plus: bool,
 }
 
-async fn list<F: Snapshots>(
+async fn list<F: Trees>(
     request: &Request<'_, F>,
     target: Result<Target<'_, F>, Status>,
     wanted: &Wanted,
@@ -100,7 +100,7 @@ async fn list<F: Snapshots>(
 }
 
 /// Appends as many entries as fit.
-async fn fill<F: Snapshots>(
+async fn fill<F: Trees>(
     request: &Request<'_, F>,
     target: Result<Target<'_, F>, Status>,
     wanted: &Wanted,
@@ -113,7 +113,7 @@ async fn fill<F: Snapshots>(
         .ok_or(Status::TOOSMALL)?;
     let mut name_room = wanted.name_bytes;
     let caller = request.identity(target)?;
-    let shows_list = request.shows_list(target).await?;
+    let beside = request.listed_beside(target).await?;
     let mut cookie = wanted.cookie;
     let mut entries = 0;
     let eof = 'listing: loop {
@@ -123,7 +123,7 @@ async fn fill<F: Snapshots>(
         };
         let batch = (room / typical).clamp(*BATCH_ENTRIES.start(), *BATCH_ENTRIES.end());
         let directory = target.object;
-        let listing = directory.readdir(&caller, cookie, batch, wanted.plus, shows_list);
+        let listing = directory.readdir(&caller, cookie, batch, wanted.plus, beside);
         let listing = listing.await?;
         if entries == 0 && cookie == wanted.cookie {
             let mut results = reply.results();
@@ -138,7 +138,7 @@ async fn fill<F: Snapshots>(
                 entry.inode = directory.inode;
                 entry.attributes = entry.attributes.map(|_| listing.directory);
             }
-            let object = directory.entry(&entry);
+            let object = directory.entry(&entry, &caller);
             let name_bytes = 8 + opaque_bytes(entry.name.len()) + 8;
             let bytes = 4
                 + name_bytes
@@ -159,8 +159,9 @@ async fn fill<F: Snapshots>(
         if listing.end {
             break true;
         }
-        if cookie == before {
-            // The file system returned no entries, and not the end either.
+        if directory.is_trash() || cookie == before {
+            // In the trash a step may pass over many files of others: one in a call. Elsewhere the file system returned
+            // no entries, and not the end either.
             break false;
         }
     };
@@ -176,12 +177,12 @@ async fn fill<F: Snapshots>(
 fn plus_bytes(entry: &DirectoryEntry, tree: Tree) -> usize {
     match (&entry.attributes, tree) {
         (None, _) => 8,
-        (Some(_), Tree::Live) => PLUS_BYTES,
+        (Some(_), Tree::Live | Tree::Removed) => PLUS_BYTES,
         (Some(_), _) => PLUS_BYTES + SNAPSHOT_HANDLE_BYTES - HANDLE_BYTES,
     }
 }
 
-fn append<F: Snapshots>(
+fn append<F: Trees>(
     request: &Request<'_, F>,
     (directory, object): (Target<'_, F>, Object<'_, F>),
     entry: &DirectoryEntry,

@@ -1,7 +1,7 @@
 //! LOOKUP, READLINK, CREATE, MKDIR, SYMLINK, MKNOD (RFC 1813, sections 3.3.3, 3.3.5, 3.3.8 to
 //! 3.3.11).
 
-use forebay_vfs::{Attributes, CreateMode, Created, Device, NewNode, SetAttributes, Snapshots};
+use forebay_vfs::{Attributes, CreateMode, Created, Device, NewNode, SetAttributes, Trees};
 
 use super::request::Target;
 use super::{MAX_SYMLINK_BYTES, Request, Status, wire};
@@ -9,7 +9,7 @@ use crate::object::Object;
 use crate::rpc::Reply;
 use crate::xdr::{Malformed, Reader};
 
-pub(super) async fn lookup<F: Snapshots>(
+pub(super) async fn lookup<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -18,7 +18,7 @@ pub(super) async fn lookup<F: Snapshots>(
     arguments.end()?;
     let target = request.target(handle);
     let found = async {
-        let target = target?;
+        let target = request.with_name(target?, name).await?;
         let caller = request.identity(target)?;
         wire::check_name(name)?;
         // Clients of an export must not see the directories above it.
@@ -44,7 +44,7 @@ pub(super) async fn lookup<F: Snapshots>(
     Ok(())
 }
 
-pub(super) async fn readlink<F: Snapshots>(
+pub(super) async fn readlink<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -74,7 +74,7 @@ pub(super) async fn readlink<F: Snapshots>(
     Ok(())
 }
 
-pub(super) async fn create<F: Snapshots>(
+pub(super) async fn create<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -89,7 +89,7 @@ pub(super) async fn create<F: Snapshots>(
     arguments.end()?;
     let target = request.target(handle);
     let created = async {
-        let target = target?;
+        let target = request.with_name(target?, name).await?;
         let caller = request.identity(target)?;
         target.check_new_name(name)?;
         if let CreateMode::Unchecked(set) | CreateMode::Guarded(set) = &mode {
@@ -103,7 +103,7 @@ pub(super) async fn create<F: Snapshots>(
     Ok(())
 }
 
-pub(super) async fn mkdir<F: Snapshots>(
+pub(super) async fn mkdir<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -115,7 +115,7 @@ pub(super) async fn mkdir<F: Snapshots>(
     Ok(())
 }
 
-pub(super) async fn symlink<F: Snapshots>(
+pub(super) async fn symlink<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -133,7 +133,7 @@ pub(super) async fn symlink<F: Snapshots>(
     Ok(())
 }
 
-pub(super) async fn mknod<F: Snapshots>(
+pub(super) async fn mknod<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -165,7 +165,7 @@ fn device(arguments: &mut Reader<'_>) -> Result<Device, Malformed> {
     })
 }
 
-async fn make<F: Snapshots>(
+async fn make<F: Trees>(
     request: &Request<'_, F>,
     handle: &[u8],
     name: &[u8],
@@ -175,7 +175,7 @@ async fn make<F: Snapshots>(
 ) {
     let target = request.target(handle);
     let created = async {
-        let target = target?;
+        let target = request.with_name(target?, name).await?;
         let caller = request.identity(target)?;
         target.check_new_name(name)?;
         let node = node?;
@@ -188,7 +188,7 @@ async fn make<F: Snapshots>(
 }
 
 /// Appends the results that all creating procedures have in common.
-async fn answer<F: Snapshots>(
+async fn answer<F: Trees>(
     request: &Request<'_, F>,
     directory: Result<Target<'_, F>, Status>,
     created: Result<Created, Status>,

@@ -1,13 +1,13 @@
 //! REMOVE, RMDIR, RENAME, LINK (RFC 1813, sections 3.3.12 to 3.3.15).
 
-use forebay_vfs::{Change, Snapshots};
+use forebay_vfs::{Change, Trees};
 
 use super::request::Target;
 use super::{Request, Status, wire};
 use crate::rpc::Reply;
 use crate::xdr::{Malformed, Reader};
 
-pub(super) async fn remove<F: Snapshots>(
+pub(super) async fn remove<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -16,12 +16,15 @@ pub(super) async fn remove<F: Snapshots>(
     arguments.end()?;
     let target = request.target(handle);
     let result = async {
-        let target = target?;
+        let target = request.with_name(target?, name).await?;
         let caller = request.identity(target)?;
         target.check_old_name(name)?;
         // These names denote directories, and only RMDIR has errors of its own for them.
         if matches!(name, b"." | b"..") {
             return Err(Status::ACCES);
+        }
+        if target.object.is_trash() {
+            return Ok(target.object.delete_removed(&caller, name).await?);
         }
         let (fs, inode) = target.to_change()?;
         Ok(fs.remove(&caller, inode, name).await?)
@@ -34,7 +37,7 @@ pub(super) async fn remove<F: Snapshots>(
     Ok(())
 }
 
-pub(super) async fn rmdir<F: Snapshots>(
+pub(super) async fn rmdir<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -43,7 +46,7 @@ pub(super) async fn rmdir<F: Snapshots>(
     arguments.end()?;
     let target = request.target(handle);
     let result = async {
-        let target = target?;
+        let target = request.with_name(target?, name).await?;
         let caller = request.identity(target)?;
         target.check_old_name(name)?;
         let (fs, inode) = target.to_change()?;
@@ -57,7 +60,7 @@ pub(super) async fn rmdir<F: Snapshots>(
     Ok(())
 }
 
-pub(super) async fn rename<F: Snapshots>(
+pub(super) async fn rename<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -71,9 +74,16 @@ pub(super) async fn rename<F: Snapshots>(
         if from.grant != to.grant {
             return Err(Status::XDEV);
         }
+        let from = request.with_name(from, from_name).await?;
+        let to = request.with_name(to, to_name).await?;
         let caller = request.identity(from)?;
         from.check_old_name(from_name)?;
         to.check_new_name(to_name)?;
+        if from.object.is_trash() {
+            let (_, new) = to.to_change()?;
+            let back = from.object.bring_back(&caller, from_name, (new, to_name));
+            return Ok(back.await?);
+        }
         let ((fs, old), (_, new)) = (from.to_change()?, to.to_change()?);
         Ok(fs.rename(&caller, (old, from_name), (new, to_name)).await?)
     };
@@ -88,7 +98,7 @@ pub(super) async fn rename<F: Snapshots>(
     Ok(())
 }
 
-pub(super) async fn link<F: Snapshots>(
+pub(super) async fn link<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -104,6 +114,7 @@ pub(super) async fn link<F: Snapshots>(
             return Err(Status::XDEV);
         }
         let caller = request.identity(target)?;
+        let directory = request.with_name(directory, name).await?;
         directory.check_new_name(name)?;
         let ((fs, inode), (_, to)) = (target.to_change()?, directory.to_change()?);
         Ok(fs.link(&caller, inode, to, name).await?)
@@ -122,7 +133,7 @@ pub(super) async fn link<F: Snapshots>(
     Ok(())
 }
 
-fn answer<F: Snapshots>(
+fn answer<F: Trees>(
     request: &Request<'_, F>,
     status: Status,
     changes: &[(Result<Target<'_, F>, Status>, Change)],

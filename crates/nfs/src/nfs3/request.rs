@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_types::Inode;
-use forebay_vfs::{Access, Attributes, Change, Credentials, Snapshots};
+use forebay_vfs::{Access, Attributes, Change, Credentials, Trees};
 
 use super::{Status, wire};
 use crate::exports::{Client, Exports, Grant};
 use crate::handle::{BadHandle, Handle, Handles, Named, Tree};
 use crate::metrics::Metrics;
-use crate::object::Object;
+use crate::object::{ListedBeside, Object, Shows, TRASH_NAME};
 use crate::rpc::Credential;
 use crate::{FileIds, Rule};
 
@@ -52,7 +52,7 @@ impl<F> Copy for Target<'_, F> {}
 
 impl<'a, F> Target<'a, F> {
     fn is_read_only(&self) -> bool {
-        self.rule.is_read_only() || self.object.to_change().is_err()
+        self.rule.is_read_only() || self.object.is_read_only()
     }
 
     /// Returns the object for a change of it or of something in it.
@@ -63,7 +63,7 @@ impl<'a, F> Target<'a, F> {
     /// Checks the name of an entry that is to be made in the directory.
     pub(crate) fn check_new_name(&self, name: &[u8]) -> Result<(), Status> {
         wire::check_name(name)?;
-        match self.object.is_list(name) {
+        match self.object.is_virtual(name) {
             true => Err(Status::EXIST),
             false => Ok(()),
         }
@@ -72,14 +72,14 @@ impl<'a, F> Target<'a, F> {
     /// Checks the name of an entry that is to be removed from the directory.
     pub(crate) fn check_old_name(&self, name: &[u8]) -> Result<(), Status> {
         wire::check_name(name)?;
-        match self.object.is_list(name) {
+        match self.object.is_virtual(name) {
             true => Err(Status::ROFS),
             false => Ok(()),
         }
     }
 }
 
-impl<'a, F: Snapshots> Request<'a, F> {
+impl<'a, F: Trees> Request<'a, F> {
     /// Checks a handle and returns its target.
     pub(crate) fn target(&self, handle: &[u8]) -> Result<Target<'a, F>, Status> {
         // A handle that this server did not make, one for another export or volume, one whose export no longer
@@ -108,7 +108,7 @@ impl<'a, F: Snapshots> Request<'a, F> {
             return Err(Status::ACCES);
         }
         // The answer for a deleted snapshot.
-        let object = Object::seen(fs, tree, inode, rule.snapshots).ok_or(Status::STALE)?;
+        let object = Object::seen(fs, tree, inode, Shows::of(rule)).ok_or(Status::STALE)?;
         Ok(Target {
             object,
             grant,
@@ -155,10 +155,35 @@ impl<'a, F: Snapshots> Request<'a, F> {
         Ok(leads_out.await?)
     }
 
-    /// Whether the listing of the target has the directory of its snapshots.
-    pub(crate) async fn shows_list(&self, target: Target<'_, F>) -> Result<bool, Status> {
-        let shows_list = self.exports.shows_list(target.grant, target.object);
-        Ok(shows_list.await?)
+    /// The directories beside its own that the listing of the target has.
+    pub(crate) async fn listed_beside(
+        &self,
+        target: Target<'_, F>,
+    ) -> Result<ListedBeside, Status> {
+        let listed = target.object.listed_in_top();
+        if listed == ListedBeside::default() {
+            return Ok(listed);
+        }
+        match self.exports.is_top(target.grant, target.object).await? {
+            true => Ok(listed),
+            false => Ok(ListedBeside::default()),
+        }
+    }
+
+    /// The target of a call that uses this name in it: the export's own directory has the name `.trash`, unless the rule says
+    /// otherwise.
+    pub(crate) async fn with_name(
+        &self,
+        target: Target<'a, F>,
+        name: &[u8],
+    ) -> Result<Target<'a, F>, Status> {
+        if name != TRASH_NAME || !self.exports.is_top(target.grant, target.object).await? {
+            return Ok(target);
+        }
+        Ok(Target {
+            object: target.object.as_top(),
+            ..target
+        })
     }
 
     /// Returns the attributes of the object that a handle names, and how they name it.

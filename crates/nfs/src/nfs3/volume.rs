@@ -1,6 +1,6 @@
 //! FSSTAT, FSINFO, PATHCONF (RFC 1813, sections 3.3.18 to 3.3.20).
 
-use forebay_vfs::Snapshots;
+use forebay_vfs::Trees;
 
 use super::{MAX_FILE_BYTES, MAX_NAME_BYTES, Request, Status, wire};
 use crate::TRANSFER_BYTES;
@@ -14,7 +14,7 @@ const DIRECTORY_BYTES: u32 = 64 << 10;
 /// FSF3_LINK, FSF3_SYMLINK, FSF3_HOMOGENEOUS, FSF3_CANSETTIME.
 const PROPERTIES: u32 = 0x01 | 0x02 | 0x08 | 0x10;
 
-pub(super) async fn fsstat<F: Snapshots>(
+pub(super) async fn fsstat<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -51,7 +51,7 @@ pub(super) async fn fsstat<F: Snapshots>(
     Ok(())
 }
 
-pub(super) async fn fsinfo<F: Snapshots>(
+pub(super) async fn fsinfo<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,
@@ -85,7 +85,7 @@ pub(super) async fn fsinfo<F: Snapshots>(
     Ok(())
 }
 
-pub(super) async fn pathconf<F: Snapshots>(
+pub(super) async fn pathconf<F: Trees>(
     request: &Request<'_, F>,
     mut arguments: Reader<'_>,
     reply: &mut Reply,

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use forebay_lock::{Client, LockOutcome, Owner, Range, Share, Wanted};
 use forebay_types::Inode;
-use forebay_vfs::{Access, Error, FileKind, Snapshots};
+use forebay_vfs::{Access, Error, FileKind, Trees};
 
 use super::Lock;
 use super::wire::{
@@ -43,7 +43,7 @@ struct Asked {
     state: i32,
 }
 
-impl<F: Snapshots> Request<'_, F> {
+impl<F: Trees> Request<'_, F> {
     /// The client's address, and the local address that it knows.
     pub(super) fn remote(&self) -> (IpAddr, IpAddr) {
         (self.nfs.client.address, self.local)

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use forebay_vfs::Snapshots;
+use forebay_vfs::Trees;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -137,7 +137,7 @@ pub(super) struct Connection<F, Make, Call> {
 
 impl<F, Make, Call> Connection<F, Make, Call>
 where
-    F: Snapshots,
+    F: Trees,
     Make: Fn(Arc<Session<F>>, Record, Instant, Vec<u8>) -> Call + Send,
     Call: Future<Output = (Outcome, Record)> + Send + 'static,
 {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_vfs::Snapshots;
+use forebay_vfs::Trees;
 use tokio::net::UdpSocket;
 
 use super::ACCEPT_PAUSE;
@@ -14,7 +14,7 @@ use crate::record::MARK_BYTES;
 const MAX_BYTES: usize = 2048;
 
 /// Answers datagrams until it is dropped.
-pub(super) async fn serve<F: Snapshots>(engine: Arc<Engine<F>>, socket: UdpSocket) {
+pub(super) async fn serve<F: Trees>(engine: Arc<Engine<F>>, socket: UdpSocket) {
     let mut datagram = vec![0; MAX_BYTES];
     loop {
         let received = socket.recv_from(&mut datagram).await;

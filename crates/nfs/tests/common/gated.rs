@@ -11,7 +11,7 @@ use forebay_types::{Inode, SnapshotId};
 use forebay_vfs::memory::MemoryFileSystem;
 use forebay_vfs::{
     Access, Attributes, Change, CreateMode, Created, Credentials, Error, FileSystem, Listing,
-    NewNode, ReadReply, Result, SetAttributes, Snapshots, Stability, Statistics, Timestamp,
+    NewNode, ReadReply, Result, SetAttributes, Snapshots, Stability, Statistics, Timestamp, Trash,
     Verifier, WriteReply,
 };
 use forebay_waits::{For, waiting};
@@ -236,6 +236,9 @@ impl FileSystem for Gated {
         self.inner.commit(caller, inode, offset, count).await
     }
 }
+
+/// It has no trash.
+impl Trash for Gated {}
 
 /// It has no snapshots.
 impl Snapshots for Gated {

@@ -22,7 +22,7 @@ use forebay_nfs::{
     ServerConfig, SourcePort, Squash, TlsControl, View,
 };
 use forebay_types::VolumeId;
-use forebay_vfs::Snapshots;
+use forebay_vfs::Trees;
 use forebay_vfs::memory::MemoryFileSystem;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -85,26 +85,23 @@ impl Running {
         Running::new(Arc::new(MemoryFileSystem::new()), config())
     }
 
-    pub fn new<F: Snapshots>(fs: Arc<F>, config: ServerConfig) -> Running {
+    pub fn new<F: Trees>(fs: Arc<F>, config: ServerConfig) -> Running {
         Running::with_views(config, |_| fs.clone())
     }
 
-    pub fn with_views<F: Snapshots>(
-        config: ServerConfig,
-        view: impl Fn(View) -> Arc<F>,
-    ) -> Running {
+    pub fn with_views<F: Trees>(config: ServerConfig, view: impl Fn(View) -> Arc<F>) -> Running {
         Running::controlled(config, view).0
     }
 
     /// Also returns the control that replaces its exports.
-    pub fn controlled<F: Snapshots>(
+    pub fn controlled<F: Trees>(
         config: ServerConfig,
         view: impl Fn(View) -> Arc<F>,
     ) -> (Running, ExportControl<F>) {
         Running::start(async move |any| Server::bind_views(any, config, view).await)
     }
 
-    fn start<F: Snapshots>(
+    fn start<F: Trees>(
         bind: impl AsyncFnOnce(SocketAddr) -> io::Result<Server<F>>,
     ) -> (Running, ExportControl<F>) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -129,7 +126,7 @@ impl Running {
     }
 
     /// With a lock manager.
-    pub fn locking<F: Snapshots>(fs: Arc<F>, config: ServerConfig, locks: LockConfig) -> Running {
+    pub fn locking<F: Trees>(fs: Arc<F>, config: ServerConfig, locks: LockConfig) -> Running {
         Running::start(async move |any| {
             let server = Server::bind(any, fs, config).await?;
             server.with_locks(locks).await

@@ -202,7 +202,7 @@ fn names(batch: &Batch) -> Vec<NameEvent> {
         };
         events.push(match (Key::decode(key), value) {
             // It repeats the content of the name.
-            (Ok(Key::Cookie(..) | Key::TrashUntil(..)), _) => continue,
+            (Ok(Key::Cookie(..) | Key::TrashUntil(..) | Key::TrashOwner(..)), _) => continue,
             (Ok(Key::Trash(inode)), entry) => NameEvent::Trash {
                 inode,
                 is_in: entry.is_some(),

@@ -270,13 +270,21 @@ impl MemoryFileSystem {
         parent.directory_mut()?.remove(name);
         count_out(&mut parent, child.attributes.kind);
         parent.touch(now);
-        self.drop_name(&mut child, now);
+        let last = (directory, name);
+        self.drop_name(&node, &mut child, now, (caller, last));
         Ok(parent.change_since(before))
     }
 
     /// Removes one name from the object's link count; it may be the last.
-    pub(super) fn drop_name(&self, state: &mut State, now: Timestamp) {
+    pub(super) fn drop_name(
+        &self,
+        node: &Arc<Node>,
+        state: &mut State,
+        now: Timestamp,
+        (caller, (from, name)): (&Credentials, (Inode, &[u8])),
+    ) {
         let directory = state.is_directory();
+        let kept = MemoryFileSystem::is_kept(caller, state);
         let attributes = &mut state.attributes;
         attributes.ctime = now;
         if !directory && attributes.nlink > 1 {
@@ -285,6 +293,9 @@ impl MemoryFileSystem {
         }
         attributes.nlink = 0;
         self.table.remove(attributes.inode);
+        if kept {
+            return self.keep(node.clone(), from, name);
+        }
         if let Content::File(data) = &mut state.content {
             self.space.give(data.allocated());
             *data = Data::default();

@@ -47,6 +47,11 @@ impl Node {
             Ok(state)
         }
     }
+
+    /// Locks the state of an object whether it exists or not.
+    pub(super) fn lock_removed(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
 }
 
 impl State {

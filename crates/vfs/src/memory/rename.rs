@@ -88,9 +88,10 @@ impl MemoryFileSystem {
             .directory_mut()?
             .insert(new_name, moved.clone(), cookie);
         target.touch(now);
-        if let Some(replaced) = &mut replaced_state {
-            count_out(target, replaced.attributes.kind);
-            self.drop_name(replaced, now);
+        if let (Some(state), Some(node)) = (&mut replaced_state, &replaced) {
+            count_out(target, state.attributes.kind);
+            let last = (to.inode, new_name);
+            self.drop_name(node, state, now, (caller, last));
         }
         let change_to = target.change_since(before_to);
         if let Ok(directory) = moved_state.directory_mut() {

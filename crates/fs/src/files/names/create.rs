@@ -280,7 +280,7 @@ impl Files {
 }
 
 /// A directory that still exists and whose names `caller` may change.
-pub(super) fn changeable<'s>(
+pub(in crate::files) fn changeable<'s>(
     state: &'s mut NodeState,
     caller: &Credentials,
 ) -> std::result::Result<&'s mut NodeState, Refusal> {

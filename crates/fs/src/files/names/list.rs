@@ -19,7 +19,7 @@ const GAP: u64 = 32;
 
 /// Concurrent scans of inodes for one listing: objects that were made at different times need a round trip to the
 /// bucket each, which takes about as many at a time.
-const SCANS: usize = 32;
+pub(in crate::files) const SCANS: usize = 32;
 
 /// How many cookies the first scan of a listing covers, and the longest one: where there are no names, each cookie
 /// may be a deletion that is walked over.
@@ -158,7 +158,10 @@ impl Files {
 
     /// The published records of these objects, and whether some could not be read because of damage. Objects made
     /// together have adjoining inodes, so one scan, and one GET, returns many.
-    async fn read_inodes(&self, inodes: &[Inode]) -> (HashMap<Inode, InodeRecord>, bool) {
+    pub(in crate::files) async fn read_inodes(
+        &self,
+        inodes: &[Inode],
+    ) -> (HashMap<Inode, InodeRecord>, bool) {
         let scans = stretches(inodes.to_vec())
             .into_iter()
             .map(|(first, last)| self.state.catalog.inodes_between(first, last));
@@ -211,7 +214,7 @@ fn live_attributes(node: &Node, directory: Inode, cookie: u64) -> Option<Attribu
 }
 
 /// The inodes as stretches from the first to the last one, in ascending order, none with a gap of more than [`GAP`].
-fn stretches(mut inodes: Vec<Inode>) -> Vec<(Inode, Inode)> {
+pub(in crate::files) fn stretches(mut inodes: Vec<Inode>) -> Vec<(Inode, Inode)> {
     inodes.sort_unstable();
     let mut stretches: Vec<(Inode, Inode)> = Vec::new();
     for inode in inodes {

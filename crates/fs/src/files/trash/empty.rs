@@ -124,7 +124,8 @@ impl Files {
                 let mut change = NameChange::default();
                 let mut objects = 0;
                 for (until, node) in nodes {
-                    change.leave_trash(node.inode, *until);
+                    let record = locked.of(node).record.clone();
+                    change.leave_trash(node.inode, *until, Some(&record));
                     // Whatever has a name stays.
                     if locked.of(node).is_in_trash() {
                         change.remove(node);
@@ -132,7 +133,7 @@ impl Files {
                     }
                 }
                 for (until, inode) in strays {
-                    change.leave_trash(*inode, *until);
+                    change.leave_trash(*inode, *until, None);
                 }
                 self.state.record_names(change, &mut locked)?;
                 Ok(objects)

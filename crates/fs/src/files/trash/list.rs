@@ -3,18 +3,26 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use forebay_meta::record::{InodeRecord, Kind, TrashRecord, TrashUntil};
+use forebay_meta::record::{Kind, TrashRecord, TrashUntil};
 use forebay_meta::{Key, KeyRange};
 use forebay_types::Inode;
 use forebay_vfs::{Error, Result, Timestamp};
 use forebay_view::convert;
 
+use super::entries::Removed;
 use crate::files::Files;
 
 /// The most directories above an object: as many as PATH_MAX (4096 bytes) allows.
-const DEPTH: usize = 2048;
+pub(super) const DEPTH: usize = 2048;
+/// How many entries are read at a time.
+const STEP: usize = 1024;
+/// Bytes of paths after which a page ends, and what an entry counts beside its path. A path has half a MiB at most.
+const PAGE_BYTES: usize = 4 << 20;
+const ENTRY_MEMORY: usize = 256;
 /// How many paths of directories are kept while entries are listed.
 const PATHS: usize = 4096;
+/// Bytes of these paths.
+const PATHS_BYTES: usize = 16 << 20;
 
 /// A file or directory in the trash.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,76 +45,110 @@ pub struct TrashEntry {
     pub by: u32,
 }
 
+/// A part of the trash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrashPage {
+    /// Those that end first come first.
+    pub entries: Vec<TrashEntry>,
+    /// The end and the number of the last one that was looked at, behind which the list goes on; `None` at its end.
+    pub next: Option<(u64, Inode)>,
+}
+
 /// Paths of directories that were found.
 #[derive(Default)]
-pub(super) struct Paths(HashMap<Inode, Option<Vec<u8>>>);
+pub(super) struct Paths {
+    known: HashMap<Inode, Option<Vec<u8>>>,
+    bytes: usize,
+}
+
+impl Paths {
+    fn add(&mut self, directory: Inode, path: Option<Vec<u8>>) {
+        if self.known.len() >= PATHS || self.bytes >= PATHS_BYTES {
+            *self = Paths::default();
+        }
+        self.bytes += path.as_ref().map_or(0, Vec::len);
+        self.known.insert(directory, path);
+    }
+}
 
 impl Files {
-    /// The next entries behind the one that ends at a time and has a number, those that end first; `limit` at most. Less
-    /// than that means that there are no more.
+    /// The next entries behind the one that ends at a time and has a number, those that end first; `limit` at most, and fewer
+    /// where paths are long.
     pub(crate) async fn trash_after(
         &self,
         after: Option<(u64, Inode)>,
         limit: usize,
-    ) -> Result<Vec<TrashEntry>> {
+    ) -> Result<TrashPage> {
+        self.trash_page(after, limit, &mut Paths::default()).await
+    }
+
+    /// The same, with the paths of directories that earlier pages have found.
+    pub(super) async fn trash_page(
+        &self,
+        after: Option<(u64, Inode)>,
+        limit: usize,
+        paths: &mut Paths,
+    ) -> Result<TrashPage> {
         let mut range = KeyRange::trash_order();
         if let Some((until, inode)) = after {
             range = range.after(&Key::TrashUntil(until, inode).encode());
         }
-        let mut paths = Paths::default();
-        let mut listed = Vec::new();
-        while listed.len() < limit {
-            let wanted = limit - listed.len();
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        let mut last = after;
+        while entries.len() < limit {
+            let wanted = (limit - entries.len()).min(STEP);
             let found = self.state.catalog.records::<TrashUntil>(&range, wanted);
             let found = found
                 .await
                 .map_err(|error| self.state.store_failed(error))?;
             let is_last = found.len() < wanted;
-            for (key, _) in found {
-                range = range.after(&key.encode());
-                if let Key::TrashUntil(_, inode) = key
-                    && let Some((record, entry)) = self.in_trash(inode).await?
-                {
-                    let path = self.path_in_trash(&entry, &mut paths).await?;
-                    listed.push(TrashEntry {
-                        inode,
-                        path,
-                        name: entry.name,
-                        is_directory: record.kind() == Kind::Directory,
-                        size: record.size,
-                        removed: convert::timestamp(entry.removed),
-                        until: entry.until,
-                        by: entry.by,
-                    });
+            let marks = found.into_iter().filter_map(|(key, _)| match key {
+                Key::TrashUntil(until, inode) => Some((until, inode)),
+                _ => None,
+            });
+            let marks: Vec<(u64, Inode)> = marks.collect();
+            let inodes: Vec<Inode> = marks.iter().map(|(_, inode)| *inode).collect();
+            let mut all = self.all_in_trash(&inodes).await?;
+            for (until, inode) in marks {
+                range = range.after(&Key::TrashUntil(until, inode).encode());
+                if let Some(removed) = all.remove(&inode) {
+                    let entry = self.trash_entry(inode, removed, paths).await?;
+                    bytes += entry.path.as_ref().map_or(0, Vec::len) + ENTRY_MEMORY;
+                    entries.push(entry);
                 }
+                if bytes >= PAGE_BYTES {
+                    let next = Some((until, inode));
+                    return Ok(TrashPage { entries, next });
+                }
+                last = Some((until, inode));
             }
             if is_last {
+                last = None;
                 break;
             }
         }
-        Ok(listed)
+        Ok(TrashPage {
+            entries,
+            next: last,
+        })
     }
 
-    /// An object in the trash and its entry; `None` if it is not there.
-    pub(super) async fn in_trash(
+    pub(super) async fn trash_entry(
         &self,
         inode: Inode,
-    ) -> Result<Option<(InodeRecord, TrashRecord)>> {
-        let record = match self.state.nodes.peek(inode) {
-            Some(node) => {
-                let state = node.lock();
-                state.is_in_trash().then(|| state.record.clone())
-            }
-            // Nothing of it is unpublished.
-            None => {
-                let record = self.state.catalog.inode(inode).await;
-                let record = record.map_err(|error| self.state.store_failed(error))?;
-                record.filter(InodeRecord::is_in_trash)
-            }
-        };
-        let entry = self.state.catalog.record(&Key::Trash(inode)).await;
-        let entry: Option<TrashRecord> = entry.map_err(|error| self.state.store_failed(error))?;
-        Ok(record.zip(entry))
+        Removed { record, entry, .. }: Removed,
+        paths: &mut Paths,
+    ) -> Result<TrashEntry> {
+        Ok(TrashEntry {
+            inode,
+            path: self.path_in_trash(&entry, paths).await?,
+            name: entry.name,
+            is_directory: record.kind() == Kind::Directory,
+            size: record.size,
+            removed: convert::timestamp(entry.removed),
+            until: entry.until,
+            by: entry.by,
+        })
     }
 
     async fn path_in_trash(
@@ -124,14 +166,13 @@ impl Files {
 
     /// The path of a directory that may be in the trash; `None` if it is gone.
     async fn path_above(&self, directory: Inode, paths: &mut Paths) -> Result<Option<Vec<u8>>> {
-        let Paths(known) = paths;
         let mut below: Vec<(Inode, Bytes)> = Vec::new();
         let mut inode = directory;
         let mut path = loop {
-            if let Some(path) = known.get(&inode) {
+            if let Some(path) = paths.known.get(&inode) {
                 break path.clone();
             }
-            let Some((_, entry)) = self.in_trash(inode).await? else {
+            let Some(Removed { entry, .. }) = self.in_trash(inode).await? else {
                 break self.path_of_live(inode).await?;
             };
             if below.len() == DEPTH {
@@ -140,16 +181,13 @@ impl Files {
             below.push((inode, entry.name));
             inode = entry.directory;
         };
-        if known.len() + below.len() >= PATHS {
-            known.clear();
-        }
-        known.insert(inode, path.clone());
+        paths.add(inode, path.clone());
         for (inode, name) in below.into_iter().rev() {
             if let Some(path) = &mut path {
                 path.push(b'/');
                 path.extend_from_slice(&name);
             }
-            known.insert(inode, path.clone());
+            paths.add(inode, path.clone());
         }
         Ok(path)
     }

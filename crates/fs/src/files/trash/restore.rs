@@ -4,18 +4,27 @@ use std::sync::Arc;
 
 use forebay_meta::record::{InodeRecord, Kind, TrashRecord};
 use forebay_types::{Inode, Lsn};
-use forebay_vfs::{ClientId, Error, Result};
-use forebay_view::convert;
+use forebay_vfs::{Change, Credentials, Error, Result, permission};
+use forebay_view::convert::{self, owned};
+use tokio::sync::mpsc::Sender;
 
+use super::entries::Removed;
+use super::list::Paths;
+use super::newest::{Newest, Removal};
 use super::{TrashEntry, TrashError};
 use crate::display_path::DisplayPath;
 use crate::files::Files;
+use crate::files::durability::Recorded;
+use crate::files::names::create::changeable;
 use crate::files::names::{check_new_name, count_in, next_cookie};
 use crate::files::quota::QuotaError;
 use crate::state::{Locked, NameChange, Node, Refusal};
 
 /// How many entries are read at a time while a path is looked for.
 const STEP: usize = 1024;
+
+/// How many objects below a path are brought back after one look at the trash; each takes 24 bytes of memory.
+const AT_ONCE: usize = 1 << 18;
 
 /// What is to be brought back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +38,8 @@ pub enum Wanted {
 /// What was brought back.
 #[derive(Debug, Default)]
 pub(crate) struct Restored {
-    /// With the paths that they have now.
-    pub(crate) entries: Vec<TrashEntry>,
+    /// Number of objects.
+    pub(crate) objects: u64,
     /// Objects below a path that stay in the trash, because something else has their path.
     pub(crate) left: u64,
     /// The position that must be stable.
@@ -39,102 +48,163 @@ pub(crate) struct Restored {
     pub(crate) stopped_by: Option<String>,
 }
 
+/// What is done with the objects that were found.
+#[derive(Clone, Copy)]
+struct Goal<'a> {
+    /// The path for the only one; its own if `None`.
+    to: Option<&'a [u8]>,
+    /// Whether there is only one.
+    is_one: bool,
+    /// Gets each that is back.
+    back: &'a Sender<TrashEntry>,
+}
+
 impl Files {
-    /// Brings back an object, or a directory with everything below it. Never replaces anything.
+    /// Brings back an object, or a directory with everything below it. Never replaces anything. Sends each object, with
+    /// the path that it has now.
     pub(crate) async fn undelete(
         &self,
         wanted: &Wanted,
         to: Option<&[u8]>,
+        back: &Sender<TrashEntry>,
     ) -> std::result::Result<Restored, TrashError> {
-        let _changing = self.state.trash.changing.lock().await;
-        let found = match wanted {
-            Wanted::Id(inode) => self.with_id(*inode).await?,
-            Wanted::Path(path) => self.at_or_below(&without_ends(path)).await?,
-        };
-        if let Some(to) = to {
-            return self.restore_to(found, &without_ends(to)).await;
-        }
-        let is_one = found.len() == 1;
+        self.undelete_some(wanted, to, back, AT_ONCE).await
+    }
+
+    /// The same, with another number for [`AT_ONCE`].
+    pub(crate) async fn undelete_some(
+        &self,
+        wanted: &Wanted,
+        to: Option<&[u8]>,
+        back: &Sender<TrashEntry>,
+        at_once: usize,
+    ) -> std::result::Result<Restored, TrashError> {
         let mut restored = Restored::default();
-        for mut entry in found {
-            match self.restore_entry(&mut entry).await {
+        let mut paths = Paths::default();
+        let mut goal = Goal {
+            to,
+            is_one: true,
+            back,
+        };
+        let path = match wanted {
+            Wanted::Id(inode) => {
+                self.undelete_these(&[*inode], goal, &mut paths, &mut restored)
+                    .await?;
+                return match restored.objects {
+                    0 => Err(TrashError::NoSuchId(*inode)),
+                    _ => Ok(restored),
+                };
+            }
+            Wanted::Path(path) => without_ends(path),
+        };
+        let mut newest = Newest::new(at_once);
+        loop {
+            let found = self.at_or_below(&path, &mut newest, &mut paths).await?;
+            goal.is_one &= newest.is_all() && found.len() == 1;
+            if goal.to.is_some() && !goal.is_one && !found.is_empty() {
+                return Err(TrashError::ToManyFiles);
+            }
+            self.undelete_these(&found, goal, &mut paths, &mut restored)
+                .await?;
+            if newest.is_all() || restored.stopped_by.is_some() {
+                break;
+            }
+        }
+        match (restored.objects, restored.left) {
+            (0, 0) => Err(TrashError::NotFound(DisplayPath(path))),
+            (0, 1..) => Err(TrashError::Exists(DisplayPath(path))),
+            _ => Ok(restored),
+        }
+    }
+
+    /// Brings back these objects, one after the other.
+    async fn undelete_these(
+        &self,
+        found: &[Inode],
+        goal: Goal<'_>,
+        paths: &mut Paths,
+        restored: &mut Restored,
+    ) -> std::result::Result<(), TrashError> {
+        for inode in found.iter().copied() {
+            // For one object at a time: clients and the task that empties the trash come between.
+            let changing = self.state.trash.changing.lock().await;
+            let Some(removed) = self.in_trash(inode).await? else {
+                // Its time was over, or a client has brought it back or deleted it.
+                continue;
+            };
+            let mut entry = self.trash_entry(inode, removed, paths).await?;
+            let done = match goal.to {
+                Some(to) => self.restore_to(&mut entry, &without_ends(to)).await,
+                None => self.restore_entry(&entry).await,
+            };
+            drop(changing);
+            match done {
                 Ok(end) => {
                     restored.end = restored.end.max(end);
-                    restored.entries.push(entry);
+                    restored.objects += 1;
+                    // The caller may be gone.
+                    let _ = goal.back.send(entry).await;
                 }
                 // A directory that is not empty, or an older file of the same path.
-                Err(TrashError::Exists(_)) if !is_one => restored.left += 1,
-                Err(error) if restored.entries.is_empty() => return Err(error),
+                Err(TrashError::Exists(_)) if !goal.is_one => restored.left += 1,
+                Err(error) if restored.objects == 0 => return Err(error),
                 Err(error) => {
                     restored.stopped_by = Some(error.to_string());
                     break;
                 }
             }
         }
-        if let (true, Wanted::Path(path)) = (restored.entries.is_empty(), wanted) {
-            return Err(TrashError::Exists(DisplayPath(path.clone())));
-        }
-        Ok(restored)
+        Ok(())
     }
 
-    async fn with_id(&self, inode: Inode) -> std::result::Result<Vec<TrashEntry>, TrashError> {
-        let (_, entry) = self
-            .in_trash(inode)
-            .await?
-            .ok_or(TrashError::NoSuchId(inode))?;
-        let before = inode
-            .0
-            .checked_sub(1)
-            .map(|number| (entry.until, Inode(number)));
-        let mut found = self.trash_after(before, 1).await?;
-        found.retain(|found| found.inode == inode);
-        match found.is_empty() {
-            true => Err(TrashError::NoSuchId(inode)),
-            false => Ok(found),
-        }
-    }
-
-    /// What was at a path, the newest of several, or everything that was there or below, the newest first.
-    async fn at_or_below(&self, path: &[u8]) -> std::result::Result<Vec<TrashEntry>, TrashError> {
-        let mut found: Vec<TrashEntry> = Vec::new();
+    /// What was at a path, the newest of several, or what was there or below, the newest first: as many as `newest` takes.
+    async fn at_or_below(
+        &self,
+        path: &[u8],
+        newest: &mut Newest,
+        paths: &mut Paths,
+    ) -> Result<Vec<Inode>> {
+        // The newest with just this path, and whether it is a directory.
+        let mut exact: Option<(Removal, bool)> = None;
         let mut after = None;
+        newest.begin();
         loop {
-            let some = self.trash_after(after, STEP).await?;
-            let is_last = some.len() < STEP;
-            after = some.last().map(|entry| (entry.until, entry.inode));
-            found.extend(some.into_iter().filter(|entry| {
+            let page = self.trash_page(after, STEP, paths).await?;
+            for entry in &page.entries {
                 let own = entry.path.as_deref();
-                let rest = own.and_then(|own| own.strip_prefix(path));
-                rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
-            }));
-            if is_last {
-                break;
+                let Some(rest) = own.and_then(|own| own.strip_prefix(path)) else {
+                    continue;
+                };
+                if !matches!(rest.first(), None | Some(b'/')) {
+                    continue;
+                }
+                let removal = (entry.removed, entry.inode);
+                if rest.is_empty() {
+                    exact = exact.max(Some((removal, entry.is_directory)));
+                }
+                newest.add(removal);
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
             }
         }
-        found.sort_by_key(|entry| std::cmp::Reverse((entry.removed, entry.inode)));
-        let newest = found
-            .iter()
-            .find(|entry| entry.path.as_deref() == Some(path));
-        if let Some(file) = newest.filter(|entry| !entry.is_directory) {
-            return Ok(vec![file.clone()]);
-        }
-        match found.is_empty() {
-            true => Err(TrashError::NotFound(DisplayPath(path.to_vec()))),
-            false => Ok(found),
+        match exact {
+            Some(((_, file), false)) => {
+                newest.no_more();
+                Ok(vec![file])
+            }
+            _ => Ok(newest.take()),
         }
     }
 
     /// Brings back one file under another path.
     async fn restore_to(
         &self,
-        found: Vec<TrashEntry>,
+        entry: &mut TrashEntry,
         to: &[u8],
-    ) -> std::result::Result<Restored, TrashError> {
+    ) -> std::result::Result<Lsn, TrashError> {
         let shown = || DisplayPath(to.to_vec());
-        let mut found = found.into_iter();
-        let (Some(mut entry), None) = (found.next(), found.next()) else {
-            return Err(TrashError::ToManyFiles);
-        };
         let split = to.iter().rposition(|byte| *byte == b'/');
         let (above, name) = match split {
             Some(at) => (&to[..at], &to[at + 1..]),
@@ -145,34 +215,24 @@ impl Files {
             Err(QuotaError::Volume(error)) => return Err(error.into()),
             Err(_) => return Err(TrashError::NoDirectory(shown())),
         };
-        let (node, record) = self.entry_in_trash(entry.inode).await?;
-        let end = match self.name_again(&directory, name, &node, &record).await {
+        let removed = self.in_trash(entry.inode).await?;
+        let removed = removed.ok_or(TrashError::NoSuchId(entry.inode))?;
+        let node = self.state.node(entry.inode).await?;
+        let (to_name, entry_there) = ((&directory, name), &removed.entry);
+        let end = match self
+            .name_again(&Credentials::ROOT, to_name, &node, entry_there)
+            .await
+        {
             Err(Error::Exists) => return Err(TrashError::Exists(shown())),
-            end => end?,
+            again => again?.end,
         };
         entry.path = Some(to.to_vec());
-        Ok(Restored {
-            entries: vec![entry],
-            left: 0,
-            end,
-            stopped_by: None,
-        })
-    }
-
-    async fn entry_in_trash(
-        &self,
-        inode: Inode,
-    ) -> std::result::Result<(Arc<Node>, TrashRecord), TrashError> {
-        let (_, record) = self
-            .in_trash(inode)
-            .await?
-            .ok_or(TrashError::NoSuchId(inode))?;
-        Ok((self.state.node(inode).await?, record))
+        Ok(end)
     }
 
     /// Brings an object back to its place. Directories above it that are in the trash come back as well.
-    async fn restore_entry(&self, entry: &mut TrashEntry) -> std::result::Result<Lsn, TrashError> {
-        let shown = |entry: &TrashEntry| {
+    async fn restore_entry(&self, entry: &TrashEntry) -> std::result::Result<Lsn, TrashError> {
+        let shown = || {
             let name = entry.path.clone().unwrap_or_else(|| entry.name.to_vec());
             DisplayPath(name)
         };
@@ -181,42 +241,37 @@ impl Files {
         // Up to the nearest directory that has a name.
         let mut directory = loop {
             match self.in_trash(inode).await? {
-                Some((_, record)) => {
-                    let above = record.directory;
-                    missing.push((self.state.node(inode).await?, record));
+                Some(Removed { entry, .. }) => {
+                    let above = entry.directory;
+                    missing.push((self.state.node(inode).await?, entry));
                     inode = above;
-                }
-                None if missing.is_empty() => {
-                    // A file of this request was below it.
-                    let node = self.state.node(inode).await?;
-                    let end = node.lock_live()?.last_lsn;
-                    return Ok(end);
                 }
                 None => match self.state.node(inode).await {
                     Ok(node) if !node.lock().has_no_name() => break node,
-                    Ok(_) | Err(Error::Stale) => return Err(TrashError::NoPath(shown(entry))),
+                    Ok(_) | Err(Error::Stale) => return Err(TrashError::NoPath(shown())),
                     Err(error) => return Err(error.into()),
                 },
             }
         };
         let mut end = Lsn::ZERO;
         while let Some((node, record)) = missing.pop() {
+            let to = (&directory, &record.name[..]);
             match self
-                .name_again(&directory, &record.name, &node, &record)
+                .name_again(&Credentials::ROOT, to, &node, &record)
                 .await
             {
-                Ok(position) => {
-                    end = position;
+                Ok(named) => {
+                    end = named.end;
                     directory = node;
                 }
                 // A directory that was made since takes the place of one above.
                 Err(Error::Exists) if !missing.is_empty() => {
                     directory = match self.directory_in(&directory, &record.name).await? {
                         Some(made) => made,
-                        None => return Err(TrashError::Exists(shown(entry))),
+                        None => return Err(TrashError::Exists(shown())),
                     };
                 }
-                Err(Error::Exists) => return Err(TrashError::Exists(shown(entry))),
+                Err(Error::Exists) => return Err(TrashError::Exists(shown())),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -232,17 +287,19 @@ impl Files {
         self.state.node(found.inode).await.map(Some)
     }
 
-    /// Gives an object in the trash a name, which is free. It counts in the tree of the directory again.
-    async fn name_again(
+    /// Gives an object in the trash a name, which is free, in a directory where the caller may make names. It counts in
+    /// the tree of the directory again.
+    pub(super) async fn name_again(
         &self,
-        directory: &Arc<Node>,
-        name: &[u8],
+        caller: &Credentials,
+        (directory, name): (&Arc<Node>, &[u8]),
         node: &Arc<Node>,
         entry: &TrashRecord,
-    ) -> Result<Lsn> {
+    ) -> Result<Recorded<Change>> {
         check_new_name(name)?;
-        self.state.admit_names(ClientId::default()).await?;
+        self.state.admit_names(caller.client).await?;
         let _names = directory.lock_names().await;
+        permission::may_search(owned(&directory.lock_directory()?.record), caller)?;
         if self.entry(directory, name).await?.is_some() {
             return Err(Error::Exists);
         }
@@ -255,10 +312,8 @@ impl Files {
                     return Err(Refusal::Error(Error::NotFound));
                 }
                 let (amount, mut record) = (state.charge.amount(), state.record.clone());
-                let state = locked.of(directory);
-                if state.has_no_name() {
-                    return Err(Refusal::Error(Error::Stale));
-                }
+                let state = changeable(locked.of(directory), caller)?;
+                let before = directory.wcc(state);
                 // Given back when the object counts there itself.
                 let reserved = state.charge.of_child().reserve(amount)?;
                 let mut parent = state.record.clone();
@@ -277,12 +332,17 @@ impl Files {
                 let mut change = NameChange::default();
                 change.enter(directory, name, cookie, node.inode, kind);
                 change.set(directory, parent);
+                change.leave_trash(node.inode, entry.until, Some(&record));
                 change.set(node, record);
-                change.leave_trash(node.inode, entry.until);
                 let end = self.state.record_names(change, &mut locked)?;
                 drop(reserved);
                 node.seen(directory.inode, cookie);
-                Ok(end)
+                let after = directory.attributes(locked.of(directory));
+                let reply = Change {
+                    before: Some(before),
+                    after: Some(after),
+                };
+                Ok(Recorded { end, reply })
             })
             .await
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use forebay_vfs::Snapshots;
+use forebay_vfs::Trees;
 
 use super::incoming::Next;
 use super::{Connection, Demand, End};
@@ -30,7 +30,7 @@ enum Looked {
 
 impl<F, Make, Call> Connection<F, Make, Call>
 where
-    F: Snapshots,
+    F: Trees,
     Make: Fn(Arc<Session<F>>, Record, Instant, Vec<u8>) -> Call + Send,
     Call: Future<Output = (Outcome, Record)> + Send + 'static,
 {
