@@ -6,11 +6,13 @@
 //!       objects and garbage -> names (all) -> trash -> cookies -> block maps -> entries that differ, loops
 //!   for each range of packs that fits the memory:
 //!       accounts, dead and held packs (and block maps, if not seen with the inodes)
-//!       -> notes on frames, marks of held packs -> list of the bucket                       walk/packs.rs
+//!       -> notes on frames, marks of held packs -> block maps of snapshots                  walk/packs.rs, walk/past.rs
+//!       -> list of the bucket
 //!   frames, if they are to be read
 //! ```
 
 pub(crate) mod packs;
+pub(crate) mod past;
 mod trash;
 
 use std::sync::Arc;
@@ -32,14 +34,18 @@ use crate::judge::snapshots::Snapshots;
 use crate::judge::totals::Totals;
 use crate::progress::{Progress, Stage};
 use crate::report::{Census, Findings};
-use crate::source::{Cursor, Source, or_report};
+use crate::source::{Cursor, Moment, Past, Source, or_report};
 
 /// Most cookies of one directory in memory, where names and cookies differ.
 const ENTRIES: usize = 100_000;
 
 /// A walk through the metadata of one moment.
 pub(crate) struct Walk {
+    /// The state that is checked.
+    pub(crate) moment: Moment,
     pub(crate) source: Arc<dyn Source>,
+    /// The states of its snapshots; `None` if they are not checked.
+    pub(crate) past: Option<Arc<dyn Past>>,
     pub(crate) progress: Arc<Progress>,
     /// Bytes of memory for tables.
     pub(crate) memory: usize,
@@ -54,13 +60,15 @@ pub(crate) struct Walk {
 
 impl Walk {
     pub(crate) fn new(
-        source: Arc<dyn Source>,
+        (moment, past): (Moment, Option<Arc<dyn Past>>),
         progress: Arc<Progress>,
         memory: usize,
         findings: Findings,
     ) -> Walk {
         Walk {
-            source,
+            source: moment.source.clone(),
+            moment,
+            past,
             progress,
             memory,
             findings,
