@@ -12,6 +12,7 @@ use crate::common::{Bucket, Life, ROOT, eventually, pattern, read};
 
 mod histories;
 mod restored;
+mod scrubbed;
 mod seen;
 
 const MIB: u64 = 1 << 20;

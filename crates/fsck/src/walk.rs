@@ -18,8 +18,8 @@ mod trash;
 use std::sync::Arc;
 
 use forebay_meta::record::{
-    BlockMap, CookieRecord, Garbage, NameRecord, PackRecord, QuotaRecord, Record, ScrubRecord,
-    SnapshotRecord, Truncated, UsageRecord, VolumeState,
+    BlockMap, CookieRecord, Garbage, HeldPack, NameRecord, PackRecord, QuotaRecord, Record,
+    ScrubRecord, SnapshotRecord, Truncated, UsageRecord, VolumeState,
 };
 use forebay_meta::{InodeRecord, Key, KeyRange, StoreError};
 use forebay_types::{Inode, PackId};
@@ -138,11 +138,12 @@ impl Walk {
         self.checks().await
     }
 
-    /// Reads when packs were read back, which is noted of packs with an account.
+    /// Reads when packs were read back, which is noted of packs with an account, and of held ones.
     async fn checks(&mut self) -> Result<(), StoreError> {
         let mut checks = Cursor::new(&self.source, KeyRange::scrubs_from(PackId(0)));
         let mut packs = Cursor::new(&self.source, KeyRange::packs_from(PackId(0)));
-        let mut account = None;
+        let mut kept = Cursor::new(&self.source, KeyRange::held_packs_from(PackId(0)));
+        let (mut account, mut held) = (None, None);
         while let Some((key, _)) = checks.record::<ScrubRecord>(&mut self.findings).await? {
             let Key::Scrub(checked) = key else { continue };
             while account.is_none_or(|pack| pack < checked) {
@@ -152,7 +153,14 @@ impl Walk {
                 };
                 account = Some(pack);
             }
-            if account != Some(checked) {
+            while held.is_none_or(|pack| pack < checked) {
+                let Some((Key::HeldPack(pack), _)) = kept.record::<HeldPack>(&mut Nobody).await?
+                else {
+                    break;
+                };
+                held = Some(pack);
+            }
+            if account != Some(checked) && held != Some(checked) {
                 self.findings
                     .found(Finding::CheckOfNoPack { pack: checked });
             }

@@ -2,8 +2,8 @@
 
 use forebay_meta::Key;
 use forebay_meta::record::{
-    DeadPack, HeldPack, History, Holding, PackLife, PackRecord, Record, SnapshotRecord, Timestamp,
-    VolumeState,
+    DeadPack, HeldPack, History, Holding, PackLife, PackRecord, Record, ScrubRecord,
+    SnapshotRecord, Timestamp, VolumeState,
 };
 use forebay_pack::object_name;
 use forebay_types::{CommitNumber, PackId, SnapshotId};
@@ -74,6 +74,7 @@ impl Volume {
             self.put(&held(n), &HeldPack { holder, life });
             self.put(&mark(id, n), &Holding);
         }
+        self.put(&Key::Scrub(pack(5)), &ScrubRecord::default());
         let dead = DeadPack {
             life: Some(life(2, 3, 70)),
         };
