@@ -11,13 +11,13 @@ mod text;
 use std::io::{IsTerminal, stderr};
 use std::sync::Arc;
 
-use forebay_clones::holds::Standing;
 use forebay_fs::Expected;
 use forebay_fsck::{CheckError, Options, Progress, Report};
 use forebay_object::{Needs, Store};
 
 use crate::cli::FsckRequest;
 use crate::config::Config;
+use crate::held::{self, Holder};
 use crate::store;
 
 /// Number of findings of each kind that are printed, unless all are requested.
@@ -85,31 +85,11 @@ async fn checked(
     let (bucket, root) = (store.store.clone(), store.root.clone());
     let checked = forebay_fsck::check(bucket, root, options, progress).await;
     let report = checked.map_err(|error| unchecked(error, &store.url))?;
-    let mut text = printed(&report, request)?;
-    if !request.json && !request.quiet {
-        text += &clones(store, &report).await?;
-    }
+    let holders = held::holders(store, report.volume, &report.held_by).await?;
     Ok(Outcome {
         code: u8::from(!report.is_clean()),
-        text,
+        text: printed(&report, &holders, request)?,
     })
-}
-
-/// The clones for which the volume keeps snapshots, one a line.
-async fn clones(store: &Store, report: &Report) -> Result<String, String> {
-    let holds = forebay_clones::holds::list(store, report.volume).await;
-    let holds = holds.map_err(|error| error.to_string())?;
-    let lines = holds
-        .iter()
-        .filter(|hold| hold.standing != Standing::Detached);
-    let lines = lines.map(|hold| match &hold.note {
-        Ok(note) => format!(
-            "snapshot {:?} is kept for the clone {}\n",
-            note.name, note.at
-        ),
-        Err(why) => format!("all snapshots are kept for {}: {why}\n", hold.clone_name()),
-    });
-    Ok(lines.collect())
 }
 
 fn unchecked(error: CheckError, url: &str) -> String {
@@ -119,13 +99,17 @@ fn unchecked(error: CheckError, url: &str) -> String {
     }
 }
 
-fn printed(report: &Report, request: FsckRequest) -> Result<String, String> {
+fn printed(
+    report: &Report,
+    holders: &[Holder<'_>],
+    request: FsckRequest,
+) -> Result<String, String> {
     if request.json {
-        let report = json::report(report).map_err(|error| error.to_string())?;
+        let report = json::report(report, holders).map_err(|error| error.to_string())?;
         return Ok(format!("{report:#}\n"));
     }
     Ok(match request.quiet && report.is_clean() {
         true => String::new(),
-        false => text::report(report),
+        false => text::report(report, holders),
     })
 }

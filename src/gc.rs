@@ -20,6 +20,7 @@ use crate::admin;
 use crate::cli::GcRequest;
 use crate::config::Config;
 use crate::fsck::{Outcome, bar};
+use crate::held::{self, Holder};
 use crate::store;
 use rewriting::{Rewriting, Watching};
 
@@ -72,37 +73,45 @@ pub async fn run(
         }
         false => None,
     };
+    let holders = held::holders(&store, garbage.volume, &garbage.held_by).await?;
+    let report = Report {
+        garbage: &garbage,
+        held_by: holders,
+        rewriting: rewriting.as_ref(),
+    };
     Ok(Outcome {
         code: u8::from(!garbage.is_clean()),
-        text: printed(&garbage, rewriting.as_ref(), request)?,
+        text: printed(&report, request)?,
     })
 }
 
-/// The JSON output: the numbers of the garbage, and the outcome of the request to rewrite, if there was one.
+/// The JSON output: the numbers of the garbage, what snapshots hold, and the outcome of the request to rewrite, if
+/// there was one.
 #[derive(Serialize)]
 struct Report<'a> {
     #[serde(flatten)]
     garbage: &'a Garbage,
+    held_by: Vec<Holder<'a>>,
     rewriting: Option<&'a Rewriting>,
 }
 
-fn printed(
-    garbage: &Garbage,
-    rewriting: Option<&Rewriting>,
-    request: GcRequest,
-) -> Result<String, String> {
+fn printed(report: &Report<'_>, request: GcRequest) -> Result<String, String> {
     if request.json {
-        let report = Report { garbage, rewriting };
         let report = serde_json::to_value(report).map_err(|error| error.to_string())?;
         return Ok(format!("{report:#}\n"));
     }
-    if request.quiet && garbage.orphans.count == 0 {
+    if request.quiet && report.garbage.orphans.count == 0 {
         return Ok(String::new());
     }
-    Ok(text(garbage, rewriting))
+    Ok(text(report))
 }
 
-fn text(garbage: &Garbage, rewriting: Option<&Rewriting>) -> String {
+fn text(report: &Report<'_>) -> String {
+    let Report {
+        garbage,
+        held_by,
+        rewriting,
+    } = report;
     let mut out = String::new();
     let mut row = |name: &str, amount: Amount, more: &str| {
         let bytes = ByteSize(amount.bytes).display().iec();
@@ -166,6 +175,7 @@ fn text(garbage: &Garbage, rewriting: Option<&Rewriting>) -> String {
         let dead = garbage.dead_packs;
         let _ = writeln!(out, "{:<13} {dead}: the gateway deletes them", "dead");
     }
+    out += &held::lines(held_by);
     for object in garbage.orphan_objects.iter().take(NAMED) {
         let _ = writeln!(out, "  {object}");
     }

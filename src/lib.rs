@@ -42,6 +42,7 @@ pub mod fsck;
 pub mod gateway;
 pub mod gc;
 pub mod health;
+mod held;
 pub mod http;
 pub mod kept_logs;
 pub mod keys;

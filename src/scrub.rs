@@ -53,6 +53,8 @@ fn report(status: ScrubStatus) -> ScrubReport {
         verified: pack.checked,
         missing: pack.missing,
         damaged_frames: pack.damaged_frames,
+        held: pack.is_held,
+        snapshots: pack.snapshots,
     };
     ScrubReport {
         rate_bytes: status.rate,
@@ -62,6 +64,8 @@ fn report(status: ScrubStatus) -> ScrubReport {
         next: status.next,
         packs: status.packs,
         pack_bytes: status.bytes,
+        held_packs: status.held_packs,
+        held_bytes: status.held_bytes,
         never_verified: status.never,
         oldest_verified: status.oldest,
         newest_verified: status.newest,
@@ -94,5 +98,6 @@ fn frame(frame: forebay_fs::DamagedFrame) -> admin::DamagedFrame {
         why: frame.why,
         state,
         lost_bytes,
+        snapshots: frame.snapshots,
     }
 }

@@ -451,6 +451,8 @@ pub(crate) fn some_scrub() -> ScrubReport {
         next: None,
         packs: 10,
         pack_bytes: 80 << 20,
+        held_packs: 2,
+        held_bytes: 16 << 20,
         never_verified: 1,
         oldest_verified: Some(0),
         newest_verified: Some(1_790_000_001),
@@ -459,6 +461,8 @@ pub(crate) fn some_scrub() -> ScrubReport {
             verified: u64::MAX,
             missing: false,
             damaged_frames: 2,
+            held: true,
+            snapshots: vec!["before\nupgrade".to_owned()],
         }],
         more_damaged_packs: 3,
         damaged_frames: vec![DamagedFrame {
@@ -471,6 +475,7 @@ pub(crate) fn some_scrub() -> ScrubReport {
             why: "its CRC32 is wrong".to_owned(),
             state: DamageState::PartlyHealed,
             lost_bytes: Some(100),
+            snapshots: vec!["monday".to_owned()],
         }],
         more_damaged_frames: 0,
     }

@@ -39,6 +39,10 @@ pub struct ScrubReport {
     pub packs: u64,
     /// Their bytes.
     pub pack_bytes: u64,
+    /// Packs of these that only snapshots need.
+    pub held_packs: u64,
+    /// Their bytes.
+    pub held_bytes: u64,
     /// Packs that were never verified.
     pub never_verified: u64,
     /// Time of the oldest verification, among the packs that were ever verified.
@@ -100,6 +104,10 @@ pub struct ScrubbedPack {
     pub missing: bool,
     /// Number of its damaged frames; 0 if it is missing, or if only its header or its index is damaged.
     pub damaged_frames: u32,
+    /// Whether only snapshots need it.
+    pub held: bool,
+    /// The snapshots that refer to it, the oldest first.
+    pub snapshots: Vec<String>,
 }
 
 /// A damaged frame.
@@ -124,6 +132,8 @@ pub struct DamagedFrame {
     pub state: DamageState,
     /// Lost bytes; null while they are not known.
     pub lost_bytes: Option<u64>,
+    /// The snapshots that refer to its pack, and may need it.
+    pub snapshots: Vec<String>,
 }
 
 /// The state of the repair of a damaged frame.
@@ -145,9 +155,16 @@ pub enum DamageState {
 impl fmt::Display for ScrubReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut row = |name: &str, text: String| writeln!(f, "{name:<13} {text}");
+        let held = match self.held_packs {
+            0 => String::new(),
+            held => format!(
+                ", {held} of them ({}) only for snapshots",
+                size(self.held_bytes)
+            ),
+        };
         row(
             "packs",
-            format!("{}, {}", self.packs, size(self.pack_bytes)),
+            format!("{}, {}{held}", self.packs, size(self.pack_bytes)),
         )?;
         row("verified", self.verified())?;
         row("running", self.progress())?;
@@ -256,7 +273,9 @@ impl fmt::Display for ScrubbedPack {
             (false, 0) => "has a damaged header or index".to_owned(),
             (false, frames) => format!("has {frames} damaged frames"),
         };
-        write!(f, "{} {what}, as of {}", self.object, time(self.verified))
+        let snapshots = needed(self.held, &self.snapshots);
+        let time = time(self.verified);
+        write!(f, "{} {what}, as of {time}{snapshots}", self.object)
     }
 }
 
@@ -276,11 +295,26 @@ impl fmt::Display for DamagedFrame {
             (DamageState::Lost, _) => "lost".to_owned(),
             (DamageState::Unused, _) => "no file needs it".to_owned(),
         };
+        let snapshots = needed(false, &self.snapshots);
         write!(
             f,
-            "{file}: bytes {} to {}, at byte {} of {}: {state}. {}",
+            "{file}: bytes {} to {}, at byte {} of {}: {state}. {}{snapshots}",
             self.from, self.to, self.offset, self.object, self.why
         )
+    }
+}
+
+/// The snapshots that refer to a pack, at the end of a line.
+fn needed(is_held: bool, snapshots: &[String]) -> String {
+    let names: Vec<String> = snapshots
+        .iter()
+        .map(|name| name.escape_debug().to_string())
+        .collect();
+    match (is_held, names.is_empty()) {
+        (true, true) => "; only a snapshot that is being deleted needs it".to_owned(),
+        (false, true) => String::new(),
+        (true, false) => format!("; only snapshots need it: {}", names.join(", ")),
+        (false, false) => format!("; snapshots that refer to it: {}", names.join(", ")),
     }
 }
 

@@ -3,7 +3,9 @@
 use forebay_fsck::{Finding, Report};
 use serde_json::{Value, json};
 
-pub(super) fn report(report: &Report) -> serde_json::Result<Value> {
+use crate::held::Holder;
+
+pub(super) fn report(report: &Report, holders: &[Holder<'_>]) -> serde_json::Result<Value> {
     let mut findings = Vec::new();
     for (name, count, kept) in report.findings.kinds() {
         let examples: serde_json::Result<Vec<Value>> = kept
@@ -21,6 +23,7 @@ pub(super) fn report(report: &Report) -> serde_json::Result<Value> {
         "published_lsn": state.map(|state| state.published.0),
         "epoch": state.map(|state| state.epoch.0),
         "census": report.census,
+        "held_by": holders,
         "findings": findings,
     }))
 }

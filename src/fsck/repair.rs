@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::{Outcome, json, text};
 use crate::cli::FsckRequest;
 use crate::config::Config;
+use crate::held::{self, Holder};
 
 /// No findings.
 const NOTHING: u8 = 0;
@@ -92,13 +93,15 @@ pub(super) async fn run(
         (true, _) => REPAIRED,
         (false, _) => LEFT,
     };
+    let after = &repaired.after;
+    let holders = held::holders(store, after.volume, &after.held_by).await?;
     let text = match output {
         StepOutput::Gathered(steps) => {
-            let report = report(&repaired, steps, request).map_err(|error| error.to_string())?;
-            format!("{report:#}\n")
+            let report = report(&repaired, &holders, steps, request);
+            format!("{:#}\n", report.map_err(|error| error.to_string())?)
         }
         StepOutput::Lines if request.quiet && code == NOTHING => String::new(),
-        StepOutput::Lines => words(&repaired, request),
+        StepOutput::Lines => words(&repaired, &holders, request),
     };
     Ok(Outcome { text, code })
 }
@@ -116,19 +119,24 @@ fn now() -> Duration {
     since.unwrap_or_default()
 }
 
-fn words(repaired: &Repaired, request: FsckRequest) -> String {
+fn words(repaired: &Repaired, holders: &[Holder<'_>], request: FsckRequest) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
-    let _ = write_words(repaired, request, &mut out);
+    let _ = write_words(repaired, holders, request, &mut out);
     out
 }
 
-fn write_words(repaired: &Repaired, request: FsckRequest, out: &mut String) -> std::fmt::Result {
+fn write_words(
+    repaired: &Repaired,
+    holders: &[Holder<'_>],
+    request: FsckRequest,
+    out: &mut String,
+) -> std::fmt::Result {
     let Repaired { steps, after, lost } = repaired;
     if !after.is_clean() {
         writeln!(out, "\nremaining findings:")?;
     }
-    out.push_str(&text::report(after));
+    out.push_str(&text::report(after, holders));
     write_losses(lost, out)?;
     match (request.dry_run, steps) {
         (_, 0) => writeln!(out, "nothing was repaired")?,
@@ -171,6 +179,7 @@ fn write_losses(lost: &Losses, out: &mut String) -> std::fmt::Result {
 
 fn report(
     repaired: &Repaired,
+    holders: &[Holder<'_>],
     steps: Vec<Value>,
     request: FsckRequest,
 ) -> serde_json::Result<Value> {
@@ -187,7 +196,7 @@ fn report(
     Ok(json!({
         "dry_run": request.dry_run,
         "steps": steps,
-        "after": json::report(&repaired.after)?,
+        "after": json::report(&repaired.after, holders)?,
         "lost": {
             "count": repaired.lost.count,
             "bytes": repaired.lost.bytes,

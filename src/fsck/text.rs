@@ -5,18 +5,21 @@ use std::fmt::Write;
 use bytesize::ByteSize;
 use forebay_fsck::{Amount, Report};
 
-pub(super) fn report(report: &Report) -> String {
+use crate::held::{self, Holder};
+
+pub(super) fn report(report: &Report, holders: &[Holder<'_>]) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
-    let _ = write(report, &mut out);
+    let _ = write(report, holders, &mut out);
     out
 }
 
-fn write(report: &Report, out: &mut String) -> std::fmt::Result {
+fn write(report: &Report, holders: &[Holder<'_>], out: &mut String) -> std::fmt::Result {
     for (name, count, kept) in report.findings.kinds() {
         writeln!(out, "{name}: {count}")?;
         for finding in kept {
-            match finding.inode().and_then(|inode| report.paths.get(&inode)) {
+            let path = finding.inode().and_then(|inode| report.paths.get(&inode));
+            match path.map(String::as_str).or(finding.path_then()) {
                 Some(path) => writeln!(out, "  {path}: {finding}")?,
                 None => writeln!(out, "  {finding}")?,
             }
@@ -26,7 +29,7 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
             writeln!(out, "  and {more} more: --all prints them")?;
         }
     }
-    write_census(report, out)?;
+    write_census(report, holders, out)?;
     let kinds = report.findings.kinds().count();
     match report.findings.count() {
         0 => writeln!(out, "the volume is consistent"),
@@ -38,7 +41,7 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     }
 }
 
-fn write_census(report: &Report, out: &mut String) -> std::fmt::Result {
+fn write_census(report: &Report, holders: &[Holder<'_>], out: &mut String) -> std::fmt::Result {
     write!(out, "volume {}", report.volume)?;
     if let Some(state) = &report.state {
         write!(
@@ -66,6 +69,7 @@ fn write_census(report: &Report, out: &mut String) -> std::fmt::Result {
             out,
             "{snapshots} snapshots, for which {bytes} in {count} dead packs are held"
         )?;
+        out.push_str(&held::lines(holders));
     }
     if report.read_data {
         let Amount { count, bytes } = census.frames_read;

@@ -129,11 +129,18 @@ fn a_clone_lives(sealed: bool) {
     assert_eq!(refused.status.code(), Some(1));
     assert!(refused.stderr.contains("is held by"), "{}", refused.stderr);
     assert!(gateway.client().get("file").unwrap() == bytes(2));
-    assert!(
-        volumes
-            .is_sound("source")
-            .contains("snapshot \"monday\" is kept for the clone")
-    );
+    let said = volumes.is_sound("source");
+    let line = said
+        .lines()
+        .find(|line| line.contains("snapshot \"monday\" holds"));
+    assert!(line.unwrap().contains("; kept for "), "{said}");
+    let gc = works(volumes.run("source", &["gc", "--json"]));
+    let gc: Value = serde_json::from_str(&gc).unwrap();
+    let held = &gc["held_by"][0];
+    assert_eq!(held["name"], "monday", "{gc}");
+    let clones = volumes.clones("source");
+    assert_eq!(held["clones"][0], clones["clones"][0]["place"], "{clones}");
+    assert_eq!(held["held_bytes"], gc["held_packs"]["bytes"], "{gc}");
     volumes.is_sound("clone");
 
     for after in [10, 60, 200] {

@@ -83,6 +83,11 @@ impl Sources {
         self.0.is_empty()
     }
 
+    /// Whether a pack lies at a source, and not at the clone.
+    pub fn have(&self, pack: PackId) -> bool {
+        self.of_pack(pack).is_some()
+    }
+
     /// The source where a pack lies; `None` if it lies at the clone.
     pub(crate) fn of_pack(&self, pack: PackId) -> Option<&Layer> {
         self.0

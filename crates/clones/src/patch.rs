@@ -5,6 +5,7 @@
 //! | records | in a clone | after a restore |
 //! |---|---|---|
 //! | snapshots, held packs and their marks | none | those of now |
+//! | when held packs were read back | none | none |
 //! | dead packs | those of then, for their notes: their objects are not the clone's | those of now, and those of then for their notes |
 //! | accounts of packs | those of then | those of then |
 //! | a pack with an account then, held now | | is live again, and not held |
@@ -64,6 +65,8 @@ impl Batches {
         }
         for pack in then.held.keys() {
             self.change(|batch| batch.delete(&Key::HeldPack(*pack)));
+            // When it was read back, which is noted of packs that are there.
+            self.change(|batch| batch.delete(&Key::Scrub(*pack)));
         }
         for (id, pack) in &then.marks {
             self.change(|batch| batch.delete(&Key::Holding(*id, *pack)));
@@ -165,7 +168,7 @@ pub(crate) fn of_restore(
 #[cfg(test)]
 mod tests {
     use forebay_meta::Entry;
-    use forebay_meta::record::{Record, Timestamp, TrashTotals};
+    use forebay_meta::record::{Record, ScrubRecord, Timestamp, TrashTotals};
     use forebay_types::{Epoch, Lsn};
 
     use super::*;
@@ -243,6 +246,9 @@ mod tests {
         }
         for (pack, record) in &then.dead {
             put(&Key::DeadPack(*pack), record.encode());
+        }
+        for pack in then.held.keys() {
+            put(&Key::Scrub(*pack), ScrubRecord::default().encode());
         }
         for batch in batches {
             for (key, entry) in batch.changes() {
@@ -328,6 +334,7 @@ mod tests {
             .map(|(id, pack)| Key::Holding(SnapshotId(id), PackId(pack)).encode().to_vec());
         assert_eq!(marks, expected);
         let is_there = |key: Key| records.contains_key(&key.encode()[..]);
+        assert!(!is_there(Key::Scrub(PackId(3))));
         // The notes of pack 4 are there again.
         assert!(
             [4, 6]

@@ -11,7 +11,7 @@
 //! It is a list for the operator, in memory and bounded. The metadata keep the damage in the [scrub's
 //! records](forebay_meta::record::ScrubRecord), and readers find it again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_meta::FrameAddress;
 use forebay_pack::object_name;
@@ -36,7 +36,7 @@ pub enum DamageState {
     },
     /// No good copy is available: reading these bytes is an error until a client writes them again.
     Lost,
-    /// No file needs it any more.
+    /// No file needs it any more; snapshots that refer to its pack may.
     Unused,
 }
 
@@ -61,6 +61,8 @@ pub struct DamagedFrame {
     pub why: String,
     /// The state of the frame.
     pub state: DamageState,
+    /// The snapshots that refer to its pack, and may need it.
+    pub snapshots: Vec<String>,
 }
 
 /// A frame of a block, as the task that finds it damaged knows it. A frame that several blocks share is several of
@@ -72,6 +74,16 @@ pub(crate) struct BlockFrame {
     pub(crate) block: BlockKey,
 }
 
+impl BlockFrame {
+    pub(crate) fn of(block: BlockKey, address: &FrameAddress) -> BlockFrame {
+        BlockFrame {
+            pack: address.pack,
+            offset: address.offset,
+            block,
+        }
+    }
+}
+
 struct Entry {
     /// The range of its block that the frame holds.
     range: ByteRange,
@@ -79,6 +91,9 @@ struct Entry {
     state: DamageState,
     /// Outer option: whether the path was looked for.
     path: Option<Option<Vec<u8>>>,
+    snapshots: Vec<String>,
+    /// Whether only snapshots held its pack.
+    is_held: bool,
 }
 
 /// See the module's documentation.
@@ -93,6 +108,8 @@ struct List {
     frames: BTreeMap<BlockFrame, Entry>,
     /// How many frames the list had no room for.
     more: u64,
+    /// Packs that only snapshots hold, and whose frames cannot be found.
+    blind: BTreeSet<PackId>,
 }
 
 impl Damages {
@@ -111,20 +128,50 @@ impl Damages {
             why: why.to_owned(),
             state: DamageState::Found,
             path: None,
+            snapshots: Vec::new(),
+            is_held: false,
         };
         list.frames.insert(place, entry);
         self.wake.notify_one();
         true
     }
 
+    /// Notes the state of a damaged frame of a pack that snapshots refer to; `is_held` if they alone do. No file is looked
+    /// for.
+    pub(crate) fn note_settled(
+        &self,
+        (place, range): (BlockFrame, ByteRange),
+        (why, state): (&str, DamageState),
+        snapshots: &[String],
+        is_held: bool,
+    ) {
+        let mut list = self.list.lock();
+        if list.frames.len() >= MOST && !list.frames.contains_key(&place) && !list.make_room() {
+            list.more += 1;
+            return;
+        }
+        let entry = Entry {
+            range,
+            why: why.to_owned(),
+            state,
+            path: Some(None),
+            snapshots: snapshots.to_vec(),
+            is_held,
+        };
+        list.frames.insert(place, entry);
+    }
+
+    /// Notes the snapshots that refer to the pack of a damaged frame.
+    pub(crate) fn refer(&self, place: &BlockFrame, snapshots: &[String]) {
+        if let Some(entry) = self.list.lock().frames.get_mut(place) {
+            entry.snapshots = snapshots.to_vec();
+        }
+    }
+
     /// Notes that a frame of a block is damaged, and logs it if it was unknown. The healer does the rest.
     pub(crate) fn report(&self, block: BlockKey, address: &FrameAddress, why: &str) {
         let range = address.raw_range();
-        let place = BlockFrame {
-            pack: address.pack,
-            offset: address.offset,
-            block,
-        };
+        let place = BlockFrame::of(block, address);
         if self.note(place, range, why) {
             let begins = block.block.start();
             tracing::error!(
@@ -136,13 +183,29 @@ impl Damages {
         }
     }
 
+    /// Notes a pack that only snapshots hold, and none of whose frames can be found.
+    pub(crate) fn note_blind(&self, pack: PackId) {
+        let mut list = self.list.lock();
+        if list.blind.len() < MOST {
+            list.blind.insert(pack);
+        }
+    }
+
     /// Forgets the damaged frames of a pack that is about to be read again: those that are still damaged will be
     /// noted again.
     pub(crate) fn forget(&self, pack: PackId) {
-        self.list
-            .lock()
-            .frames
-            .retain(|place, _| place.pack != pack);
+        let mut list = self.list.lock();
+        list.frames.retain(|place, _| place.pack != pack);
+        list.blind.remove(&pack);
+    }
+
+    /// Forgets damage in packs that snapshots held, and that are deleted now.
+    pub(crate) fn released(&self, packs: &BTreeSet<PackId>) {
+        let mut list = self.list.lock();
+        list.blind.retain(|pack| !packs.contains(pack));
+        let is_over =
+            |place: &BlockFrame, entry: &Entry| entry.is_held && packs.contains(&place.pack);
+        list.frames.retain(|place, entry| !is_over(place, entry));
     }
 
     /// Whether frames of this pack are known to be damaged.
@@ -212,20 +275,19 @@ impl Damages {
         (frames.collect(), list.more)
     }
 
-    /// Number of frames with bytes that cannot be read.
+    /// Number of frames with bytes that cannot be read, and of packs that cannot be read at all and that snapshots need.
     pub(crate) fn lost(&self) -> u64 {
         let list = self.list.lock();
         let lost = list.frames.values().filter(|entry| entry.has_lost());
-        lost.count() as u64 + list.more
+        (lost.count() + list.blind.len()) as u64 + list.more
     }
 }
 
 impl List {
     /// Removes one frame that needs no attention any more. Returns whether there was one.
     fn make_room(&mut self) -> bool {
-        let over = |entry: &Entry| matches!(entry.state, DamageState::Healed | DamageState::Unused);
         let mut frames = self.frames.iter();
-        let Some((&place, _)) = frames.find(|(_, entry)| over(entry)) else {
+        let Some((&place, _)) = frames.find(|(_, entry)| !entry.has_lost()) else {
             return false;
         };
         self.frames.remove(&place).is_some()
@@ -237,12 +299,14 @@ impl Entry {
     fn has_lost(&self) -> bool {
         match self.state {
             DamageState::Found | DamageState::Lost | DamageState::PartlyHealed { .. } => true,
-            DamageState::Healed | DamageState::Unused => false,
+            DamageState::Unused => !self.snapshots.is_empty(),
+            DamageState::Healed => false,
         }
     }
 
     fn is_nameless(&self) -> bool {
-        self.path.is_none() && self.has_lost() && self.state != DamageState::Found
+        let is_of_a_file = !matches!(self.state, DamageState::Found | DamageState::Unused);
+        self.path.is_none() && self.has_lost() && is_of_a_file
     }
 
     fn described(&self, place: &BlockFrame) -> DamagedFrame {
@@ -257,6 +321,7 @@ impl Entry {
             path: self.path.clone().flatten(),
             why: self.why.clone(),
             state: self.state,
+            snapshots: self.snapshots.clone(),
         }
     }
 }

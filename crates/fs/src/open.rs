@@ -356,6 +356,7 @@ async fn open_held(
     let (log, seal_log) = (config.log, config.seal_log);
     opening.begin("reading the snapshots of the volume");
     let snapshots = crate::publisher::load_snapshots(&catalog, &taken).await?;
+    let sources = layers::Sources::of(store, &descriptor).map_err(|error| error.at(&store.url))?;
     let rooms = Rooms::new(Foundation {
         config,
         environment,
@@ -367,6 +368,7 @@ async fn open_held(
         verifier: state.verifier,
         snapshots,
         volume: descriptor.volume,
+        sources,
     });
     opening.begin("replaying the log");
     crate::replay::replay(&rooms, &mut recovery, &opening).await?;

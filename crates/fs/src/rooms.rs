@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use forebay_clones::layers::Sources;
 use forebay_environment::Environment;
 use forebay_environment::state_file::LocalState;
 use forebay_meta::Catalog;
@@ -51,6 +52,8 @@ pub(crate) struct Foundation<'a> {
     /// The published snapshots.
     pub(crate) snapshots: Vec<(SnapshotId, SnapshotRecord)>,
     pub(crate) volume: VolumeId,
+    /// Of a clone.
+    pub(crate) sources: Sources,
 }
 
 /// The rooms of one volume.
@@ -81,6 +84,7 @@ impl Rooms {
             verifier,
             snapshots,
             volume,
+            sources,
         } = foundation;
         let (config, catalog, packs) = (Arc::new(config), Arc::new(catalog), Arc::new(packs));
         let damages = Arc::new(Damages::default());
@@ -119,6 +123,8 @@ impl Rooms {
             catalog: catalog.clone(),
             packs: packs.clone(),
             memory: state.memory.clone(),
+            sources,
+            snapshots: state.snapshots.clone(),
             damages: damages.clone(),
             progress: progress.clone(),
         }));

@@ -1,20 +1,27 @@
 //! The scrub: reads every pack back in the background, slowly, and records the time.
 //!
 //! ```text
-//!   survey: accounts and checks of all packs -> the packs with the oldest checks
+//!   survey: accounts, held packs, and checks of all packs -> the packs with the oldest checks
 //!      |
 //!   verify: index, header, frames; in pieces, at a rate, after all other work
 //!      |                      |
-//!      |                 damaged frames -> the list of damages -> healing
+//!      |                 damaged frames -> of snapshots: the pack is put again, if there are copies       mend.rs
+//!      |                      |
+//!      |                 the list of damages -> healing
 //!      v
 //!   results of the checks -> committed with the next batch of metadata, or as a batch of their own
 //! ```
 //!
 //! A round ends when all of its packs were read. Its progress is in the metadata, so that the scrub goes on with the
 //! oldest pack after a restart. Between rounds it sends no requests to the bucket.
+//!
+//! Packs of a clone that lie at a source are left to the gateway of the source, which holds them as long as the clone
+//! needs them.
 
 mod board;
 mod context;
+mod known;
+mod mend;
 mod plan;
 mod report;
 mod verify;
@@ -26,13 +33,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay_environment::backoff;
-use forebay_meta::record::{BlockMap, PackRecord, ScrubRecord};
+use forebay_meta::record::{BlockMap, ScrubRecord};
 use forebay_meta::{Batch, Key, KeyRange, Record, StoreError};
 use forebay_pack::object_name;
 use forebay_types::{Inode, PackId};
 
 use crate::publisher::{AccountChange, Observer};
 use board::Board;
+use known::{Known, pack_of};
 use plan::{Due, Queue, RateLimit, Survey};
 use report::ScrubWait as Wait;
 
@@ -82,6 +90,9 @@ impl Observer for Scrub {
     }
 
     fn committed(&self, _changes: &[AccountChange], dead: &BTreeSet<PackId>) {
+        if !dead.is_empty() {
+            self.context.damages.released(dead);
+        }
         self.board.entered(dead);
     }
 
@@ -307,14 +318,14 @@ impl Scrub {
     /// Surveys all packs; queues those whose last check was at this time or before.
     async fn survey(&self, before: u64) -> Result<(Survey, Queue), Broken> {
         let (mut survey, mut queue) = (Survey::default(), Queue::new(QUEUE));
-        self.for_each_pack(OnOutage::Wait, |pack, account, check| {
-            survey.add(account, check);
+        self.for_each_pack(OnOutage::Wait, |known, check| {
+            survey.add(known, check);
             if check.is_none_or(|check| check.checked <= before) {
                 queue.add(Due {
                     checked: check.map(|check| check.checked),
-                    pack,
-                    bytes: account.bytes,
-                    frames: account.frames,
+                    pack: known.pack,
+                    bytes: known.life.bytes,
+                    frames: known.frames,
                 });
             }
         })
@@ -322,13 +333,25 @@ impl Scrub {
         Ok((survey, queue))
     }
 
-    /// Reads the accounts of all packs and their last checks.
+    /// Reads the accounts of all packs, the packs that snapshots hold, and their last checks. A pack that changes
+    /// between the two meanwhile may come twice, or not at all.
     async fn for_each_pack(
         &self,
         on_outage: OnOutage,
-        mut each: impl FnMut(PackId, &PackRecord, Option<&ScrubRecord>),
+        mut each: impl FnMut(&Known, Option<&ScrubRecord>),
     ) -> Result<(), Broken> {
-        let mut rest = KeyRange::packs();
+        for range in [KeyRange::packs(), KeyRange::held_packs()] {
+            self.for_each_in(range, on_outage, &mut each).await?;
+        }
+        Ok(())
+    }
+
+    async fn for_each_in(
+        &self,
+        mut rest: KeyRange,
+        on_outage: OnOutage,
+        each: &mut impl FnMut(&Known, Option<&ScrubRecord>),
+    ) -> Result<(), Broken> {
         loop {
             let accounts = self
                 .ask(on_outage, || self.context.catalog.scan(&rest, ACCOUNTS))
@@ -340,7 +363,7 @@ impl Scrub {
             let (first, end) = numbers.fold((u64::MAX, 0), |(first, end), pack| {
                 (first.min(pack.0), end.max(pack.0))
             });
-            // Each check belongs to one of these accounts.
+            // The checks of these packs, and of those of the other kind among them.
             let range = KeyRange {
                 end: Key::Scrub(PackId(end.saturating_add(1))).encode(),
                 ..KeyRange::scrubs_from(PackId(first))
@@ -351,19 +374,11 @@ impl Scrub {
                 let pending = checks.pending.range(PackId(first)..=PackId(end));
                 pending.map(|(pack, check)| (*pack, *check)).collect()
             };
-            let found = self
-                .ask(on_outage, || {
-                    self.context.catalog.scan(&range, 2 * ACCOUNTS)
-                })
-                .await?;
-            let mut checks: BTreeMap<PackId, ScrubRecord> = BTreeMap::new();
-            for (key, value) in &found {
-                if let (Ok(Key::Scrub(pack)), Ok(check)) =
-                    (Key::decode(key), ScrubRecord::decode(key, value))
-                {
-                    checks.insert(pack, check);
-                }
-            }
+            let own: BTreeSet<PackId> = accounts
+                .iter()
+                .filter_map(|(key, _)| pack_of(key))
+                .collect();
+            let mut checks = self.checks_of(range, &own, on_outage).await?;
             for (pack, check) in pending {
                 let latest = checks.entry(pack).or_insert(check);
                 if latest.checked <= check.checked {
@@ -371,15 +386,44 @@ impl Scrub {
                 }
             }
             for (key, value) in &accounts {
-                // A damaged account is a finding of fsck, and no reason to skip the others.
-                if let (Some(pack), Ok(account)) = (pack_of(key), PackRecord::decode(key, value)) {
-                    each(pack, &account, checks.get(&pack));
+                let own = |known: &Known| !self.context.sources.have(known.pack);
+                if let Some(known) = Known::decode(key, value).filter(own) {
+                    each(&known, checks.get(&known.pack));
                 }
             }
             if accounts.len() < ACCOUNTS {
                 return Ok(());
             }
             rest = rest.after(last);
+        }
+    }
+
+    /// The checks of these packs, out of a range of checks.
+    async fn checks_of(
+        &self,
+        mut range: KeyRange,
+        own: &BTreeSet<PackId>,
+        on_outage: OnOutage,
+    ) -> Result<BTreeMap<PackId, ScrubRecord>, Broken> {
+        let mut checks = BTreeMap::new();
+        loop {
+            let found = self
+                .ask(on_outage, || {
+                    self.context.catalog.scan(&range, 2 * ACCOUNTS)
+                })
+                .await?;
+            for (key, value) in &found {
+                if let (Ok(Key::Scrub(pack)), Ok(check)) =
+                    (Key::decode(key), ScrubRecord::decode(key, value))
+                    && own.contains(&pack)
+                {
+                    checks.insert(pack, check);
+                }
+            }
+            match found.last() {
+                Some((last, _)) if found.len() == 2 * ACCOUNTS => range = range.after(last),
+                _ => return Ok(checks),
+            }
         }
     }
 
@@ -408,14 +452,6 @@ impl Scrub {
                 (Err(error), _) => return Err(Broken(error.to_string())),
             }
         }
-    }
-}
-
-/// The pack of an account.
-fn pack_of(key: &[u8]) -> Option<PackId> {
-    match Key::decode(key) {
-        Ok(Key::Pack(pack)) => Some(pack),
-        _ => None,
     }
 }
 

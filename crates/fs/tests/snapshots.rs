@@ -12,6 +12,7 @@ use crate::common::{Bucket, Life, ROOT, eventually, pattern, read};
 
 mod histories;
 mod restored;
+mod scrubbed;
 mod seen;
 mod space;
 

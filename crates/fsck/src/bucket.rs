@@ -15,8 +15,9 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 
 use crate::ended::Ended;
+use crate::explain;
 use crate::finding::{Finding, Sink};
-use crate::judge::packs::{Packs, index_len};
+use crate::judge::packs::{Packs, Sound, index_len};
 use crate::progress::Stage;
 use crate::source::{Newest, Source};
 use crate::walk::Walk;
@@ -27,6 +28,9 @@ const AT_ONCE: usize = 8;
 const ATTEMPTS: u32 = 4;
 /// Pause before the next attempt, times the number of attempts. The store below waits as well.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// A header that is not that of the pack.
+const OTHER_HEADER: &str = "its header is damaged, or of another pack";
 
 /// Why bytes of a pack could not be read.
 #[derive(Debug)]
@@ -48,7 +52,7 @@ pub(crate) struct Bucket {
     store: Arc<dyn ObjectStore>,
     root: Path,
     pub(crate) keys: Arc<PackKeys>,
-    newest: Arc<dyn Newest>,
+    pub(crate) newest: Arc<dyn Newest>,
     sources: Sources,
 }
 
@@ -91,7 +95,7 @@ impl Bucket {
             }
             attempt += 1;
         }
-        let suspects = packs.suspects();
+        let suspects = packs.suspects(&walk.snapshots);
         if suspects.is_empty() {
             return Ok(());
         }
@@ -185,12 +189,16 @@ impl Bucket {
         walk.progress
             .begin(Stage::Packs, packs.sound().count() as u64);
         let sound: Vec<_> = packs.sound().collect();
-        let checks = sound
-            .into_iter()
-            .map(|(pack, record)| async move { (pack, self.read_index(pack, &record).await) });
+        let checks = sound.into_iter().map(|one| async move {
+            let read = match &one.account {
+                Some(record) => self.read_index(one.pack, record).await,
+                None => self.read_held(one.pack, one.bytes).await,
+            };
+            (one, read)
+        });
         let mut checks = stream::iter(checks).buffer_unordered(AT_ONCE);
         let mut suspects = Vec::new();
-        while let Some((pack, outcome)) = checks.next().await {
+        while let Some((one, outcome)) = checks.next().await {
             walk.progress.add(1);
             let why = match outcome {
                 Ok(None) => continue,
@@ -199,16 +207,39 @@ impl Bucket {
                 Err(Unread::Missing) => "it is not in the bucket any more".to_owned(),
                 Err(Unread::CutOff { len }) => format!("it has only {len} bytes"),
             };
-            suspects.push((pack, why));
+            suspects.push((one, why));
         }
-        for (pack, why) in suspects {
+        for (
+            Sound {
+                pack, born, died, ..
+            },
+            why,
+        ) in suspects
+        {
             if !self.has_gone(pack).await? {
-                let object = object_name(pack);
-                walk.findings
-                    .found(Finding::DamagedPack { pack, object, why });
+                let (object, snapshots) = (object_name(pack), walk.snapshots.referring(born, died));
+                walk.findings.found(Finding::DamagedPack {
+                    pack,
+                    object,
+                    why,
+                    snapshots,
+                });
             }
         }
         Ok(())
+    }
+
+    /// Reads the header and the index of a held pack of `len` bytes, which has no account. Returns its fault, if any.
+    async fn read_held(&self, pack: PackId, len: u64) -> Result<Option<String>, Unread> {
+        let header = self.bytes(pack, 0, PACK_HEADER_LEN as u64).await?;
+        if !is_header_of(&header, self.keys.volume(), pack) {
+            return Ok(Some(OTHER_HEADER.to_owned()));
+        }
+        let index = explain::index(self, pack, len).await;
+        let index = index.map_err(Unread::Bucket)?;
+        Ok(index
+            .is_none()
+            .then(|| "its index is damaged, or of another pack".to_owned()))
     }
 
     /// Reads the header and the index of a pack, and returns the first fault found, if any.
@@ -220,7 +251,7 @@ impl Bucket {
         let volume = self.keys.volume();
         let header = self.bytes(pack, 0, PACK_HEADER_LEN as u64).await?;
         if !is_header_of(&header, volume, pack) {
-            return Ok(Some("its header is damaged, or of another pack".to_owned()));
+            return Ok(Some(OTHER_HEADER.to_owned()));
         }
         let from = record.bytes.saturating_sub(index_len(record));
         let tail = self.bytes(pack, from, record.bytes).await?;

@@ -21,7 +21,7 @@ use crate::objects;
 use crate::paths;
 use crate::progress::{Progress, Stage};
 use crate::report::{Findings, Report};
-use crate::source::{InBucket, Newest, Source, TIMEOUT};
+use crate::source::{InBucket, Moment, Newest, Past, TIMEOUT};
 use crate::walk::Walk;
 
 /// Name of the metadata under the volume's prefix.
@@ -112,7 +112,10 @@ pub async fn check(
             .map_err(CheckError::Metadata)?;
         let bucket = Bucket::new(store.clone(), &root, keys.clone(), newest.clone());
         let bucket = bucket.with_sources(options.sources.clone());
-        let source: Arc<dyn Source> = moment.clone();
+        let states = (
+            Moment::of(moment.clone()),
+            Some(metadata.clone() as Arc<dyn Past>),
+        );
         let outcome = async {
             let mut damaged = match options.read_data {
                 true => {
@@ -127,7 +130,7 @@ pub async fn check(
             if let Some(why) = holder.and_then(|note| note.holder.err()) {
                 damaged.push(Finding::DamagedHolder { why });
             }
-            let mut report = attempt_on(source, bucket, volume, options, &progress).await?;
+            let mut report = attempt_on(states, bucket, volume, options, &progress).await?;
             for finding in damaged {
                 report.findings.found(finding);
             }
@@ -210,9 +213,9 @@ pub(crate) async fn open(metadata: &InBucket, pin: bool) -> Result<Arc<SlateRead
     Ok(Arc::new(metadata.open().await?))
 }
 
-/// Checks one moment.
+/// Checks one moment, and the states of its snapshots if they are given.
 pub(crate) async fn attempt_on(
-    source: Arc<dyn Source>,
+    states: (Moment, Option<Arc<dyn Past>>),
     bucket: Bucket,
     volume: VolumeId,
     options: &Options,
@@ -220,7 +223,8 @@ pub(crate) async fn attempt_on(
 ) -> Result<Report, Ended> {
     let memory = options.memory;
     let findings = Findings::keeping(options.keep);
-    let mut walk = Walk::new(source.clone(), progress.clone(), memory / 2, findings);
+    let mut walk = Walk::new(states, progress.clone(), memory / 2, findings);
+    let source = walk.source.clone();
     walk.begin().await?;
     let mut accounts = walk.accounts().await?;
     let (mut packs, mut next) = walk.range_of_packs(PackId(0), &mut accounts).await?;
@@ -230,6 +234,7 @@ pub(crate) async fn attempt_on(
         walk.marks(&mut packs).await?;
         let unknown = walk.totals.maps_are_unknown();
         packs.judge_accounts(unknown, &mut walk.census, &mut walk.findings);
+        walk.past(&bucket.newest, &mut packs).await?;
         bucket.compare(&mut walk, &mut packs).await?;
         if options.read_data {
             bucket.read_indexes(&mut walk, &packs).await?;
@@ -249,6 +254,7 @@ pub(crate) async fn attempt_on(
     }
     progress.begin(Stage::Paths, 0);
     let paths = paths::find(&source, &walk.findings.inodes()).await?;
+    let held_by = walk.snapshots.held_by();
     let mut census = walk.census;
     census.objects = walk.totals.objects;
     census.directories = walk.totals.directories;
@@ -266,6 +272,7 @@ pub(crate) async fn attempt_on(
         unreadable_maps: walk.totals.unreadable_maps,
         last_commit: walk.snapshots.last_commit,
         census,
+        held_by,
         paths,
     })
 }

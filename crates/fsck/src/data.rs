@@ -1,23 +1,31 @@
-//! Reads every live frame and verifies it.
+//! Reads every frame that the newest state or a snapshot refers to, and verifies it.
 //!
 //! Block maps are walked in windows of some hundred thousand frames. The frames of a window are sorted by their
 //! position; adjoining ones are read by one GET. A frame that is not shared is named by one map, in one window only,
 //! and read once; a shared frame is read once in each window.
+//!
+//! The maps of the newest state come first, then those of [snapshots](crate::walk::past), from the newest to the
+//! oldest: of each map the frames that its neighbour, which was read before, does not have under the same key.
 
+mod damaged;
 mod plan;
+
+use std::collections::HashSet;
 
 use forebay_meta::record::BlockMap;
 use forebay_meta::{Key, KeyRange, StoreError};
-use forebay_pack::{Frame, FrameError, object_name, open_frame};
-use forebay_types::{BLOCK_SIZE, Inode, to_usize};
+use forebay_pack::{Frame, FrameError, open_frame};
+use forebay_types::{Inode, PackId, to_usize};
 use futures_util::{StreamExt, stream};
 
 use crate::bucket::{Bucket, Unread};
 use crate::ended::Ended;
-use crate::finding::{Finding, Nobody, Sink};
+use crate::finding::Nobody;
 use crate::progress::Stage;
 use crate::source::Cursor;
 use crate::walk::Walk;
+use crate::walk::past::{Chain, Differences};
+use damaged::Damaged;
 use plan::{MAX_GET, Read, Wanted};
 
 /// Most GETs in flight.
@@ -25,20 +33,57 @@ const AT_ONCE: usize = 16;
 /// How often a frame that arrives damaged is fetched.
 const FETCHES: u32 = 3;
 
-/// Reads every frame that a block map of the moment refers to, in about `memory` bytes.
+/// Reads every frame that a block map of the moment, or of its snapshots, refers to, in about `memory` bytes.
 pub(crate) async fn read(walk: &mut Walk, bucket: &Bucket, memory: usize) -> Result<(), Ended> {
     let total = u64::try_from(walk.totals.used).unwrap_or(u64::MAX);
     walk.progress.begin(Stage::Data, total);
     let window = (memory / 2 / size_of::<Wanted>()).max(1024);
     let parallel = (memory / 2 / to_usize(MAX_GET)).clamp(1, AT_ONCE);
     let mut blocks = Cursor::new(&walk.source, KeyRange::blocks_from(Inode(0)));
+    let mut damaged = Damaged::default();
     loop {
         let wanted = gather(&mut blocks, window).await?;
         if wanted.is_empty() {
-            return Ok(());
+            break;
         }
-        read_window(walk, bucket, wanted, parallel).await?;
+        read_window(walk, bucket, wanted, parallel, &mut damaged).await?;
     }
+    if let Some(mut chain) = walk.chain(&bucket.newest, false) {
+        walk.progress.begin(Stage::Data, 0);
+        loop {
+            let wanted = gather_past(&mut chain, window).await?;
+            if wanted.is_empty() {
+                break;
+            }
+            read_window(walk, bucket, wanted, parallel, &mut damaged).await?;
+        }
+    }
+    damaged.report(walk, bucket).await
+}
+
+/// Collects the frames of the next block maps of snapshots that were not read before.
+async fn gather_past(chain: &mut Chain, window: usize) -> Result<Vec<Wanted>, StoreError> {
+    let mut wanted = Vec::new();
+    while wanted.len() < window {
+        // Snapshots that cannot be read were reported before.
+        let Some(Differences { older, found, .. }) = chain.next(&mut Nobody).await? else {
+            break;
+        };
+        for one in found {
+            let Some(map) = &one.older else { continue };
+            let newer = one
+                .newer
+                .iter()
+                .flat_map(|map| plan::frames(one.block, map));
+            let read: HashSet<(PackId, u32)> = newer.map(|one| one.place()).collect();
+            let unread = plan::frames(one.block, map).filter(|one| !read.contains(&one.place()));
+            wanted.extend(unread.map(|one| Wanted {
+                snapshot: older.clone(),
+                ..one
+            }));
+        }
+    }
+    Ok(wanted)
 }
 
 /// Collects the frames of the next block maps.
@@ -60,6 +105,7 @@ async fn read_window(
     bucket: &Bucket,
     wanted: Vec<Wanted>,
     parallel: usize,
+    damaged: &mut Damaged,
 ) -> Result<(), Ended> {
     let reads = plan::reads(wanted).into_iter().map(|read| {
         let bucket = bucket.clone();
@@ -91,16 +137,7 @@ async fn read_window(
         };
         looked_up = Some((pack, gone));
         if !gone {
-            let begins = wanted.block.block.0.saturating_mul(BLOCK_SIZE);
-            walk.findings.found(Finding::DamagedFrame {
-                inode: wanted.block.inode,
-                from: begins.saturating_add(u64::from(wanted.from)),
-                to: begins.saturating_add(u64::from(wanted.to)),
-                pack,
-                object: object_name(pack),
-                offset: wanted.frame.offset,
-                why,
-            });
+            damaged.add(wanted, why, &mut walk.findings);
         }
     }
     Ok(())

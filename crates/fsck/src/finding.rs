@@ -92,6 +92,42 @@ fn of_holder(holder: &Option<SnapshotId>) -> String {
     }
 }
 
+/// Most snapshots that a sentence names.
+const NAMED: usize = 5;
+
+/// Snapshots in words.
+fn in_words(snapshots: &[String]) -> String {
+    let mut names: Vec<String> = snapshots
+        .iter()
+        .take(NAMED)
+        .map(|name| format!("{name:?}"))
+        .collect();
+    match (snapshots.len().saturating_sub(NAMED), snapshots.len()) {
+        (0, 1) => return format!("snapshot {}", names.concat()),
+        (0, _) => {}
+        (more, _) => names.push(format!("{more} more")),
+    }
+    let last = names.pop().unwrap_or_default();
+    format!("snapshots {} and {last}", names.join(", "))
+}
+
+/// The snapshots that refer to something, at the end of a sentence.
+fn referred(snapshots: &[String]) -> String {
+    match snapshots {
+        [] => String::new(),
+        [_] => format!("; {} refers to it", in_words(snapshots)),
+        _ => format!("; {} refer to it", in_words(snapshots)),
+    }
+}
+
+/// The snapshots that have the same damage, at the end of a sentence.
+fn also(snapshots: &[String]) -> String {
+    match snapshots {
+        [] => String::new(),
+        _ => format!("; also in {}", in_words(snapshots)),
+    }
+}
+
 /// A counter in the volume's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -230,10 +266,10 @@ pub enum Finding {
     ImpossibleNote { #[serde(serialize_with = "digits")] pack: PackId, offset: u32 },
     #[error("{is} blocks share frames of pack {pack} that were written for other blocks, but only {says} of them are noted")]
     MissingSharers { #[serde(serialize_with = "digits")] pack: PackId, says: u64, is: u64 },
-    #[error("pack {pack} is not in the bucket: {object}")]
-    MissingPack { #[serde(serialize_with = "digits")] pack: PackId, object: String },
-    #[error("pack {pack} has {is} bytes in the bucket, but was written with {says}: {object}")]
-    WrongPackLength { #[serde(serialize_with = "digits")] pack: PackId, object: String, says: u64, is: u64 },
+    #[error("pack {pack} is not in the bucket: {object}{}", referred(.snapshots))]
+    MissingPack { #[serde(serialize_with = "digits")] pack: PackId, object: String, #[serde(skip_serializing_if = "Vec::is_empty")] snapshots: Vec<String> },
+    #[error("pack {pack} has {is} bytes in the bucket, but was written with {says}: {object}{}", referred(.snapshots))]
+    WrongPackLength { #[serde(serialize_with = "digits")] pack: PackId, object: String, says: u64, is: u64, #[serde(skip_serializing_if = "Vec::is_empty")] snapshots: Vec<String> },
 
     #[error("there is a scrub result of pack {pack}, which has no account")]
     CheckOfNoPack { #[serde(serialize_with = "digits")] pack: PackId },
@@ -244,6 +280,10 @@ pub enum Finding {
     WrongMark { #[serde(serialize_with = "of_snapshot")] snapshot: SnapshotId, #[serde(serialize_with = "digits")] pack: PackId, why: &'static str },
     #[error("snapshots {first} and {snapshot} have the same name: {name:?}")]
     SnapshotsWithOneName { #[serde(serialize_with = "of_snapshot")] snapshot: SnapshotId, #[serde(serialize_with = "of_snapshot")] first: SnapshotId, name: String },
+    #[error("snapshot {name:?} refers to pack {pack}, which {why}")]
+    PackNotHeld { #[serde(serialize_with = "of_snapshot")] snapshot: SnapshotId, name: String, #[serde(serialize_with = "digits")] pack: PackId, why: &'static str },
+    #[error("snapshot {name:?} cannot be read: {why}")]
+    UnreadableSnapshot { #[serde(serialize_with = "of_snapshot")] snapshot: SnapshotId, name: String, why: String },
 
     #[error("there is an entry in the trash for inode {inode}, {why}")]
     TrashOfNothing { #[serde(serialize_with = "number")] inode: Inode, why: &'static str },
@@ -259,10 +299,12 @@ pub enum Finding {
     #[error("inode {inode} counts in {}, but its directory {directory} in {}", of_tree(.says), of_tree(.is))]
     WrongTree { #[serde(serialize_with = "number")] inode: Inode, #[serde(serialize_with = "number")] directory: Inode, #[serde(serialize_with = "number_or_none")] says: Option<Inode>, #[serde(serialize_with = "number_or_none")] is: Option<Inode> },
 
-    #[error("bytes {from} to {to} of inode {inode} cannot be read: the frame at byte {offset} of {object}: {why}")]
-    DamagedFrame { #[serde(serialize_with = "number")] inode: Inode, from: u64, to: u64, #[serde(serialize_with = "digits")] pack: PackId, object: String, offset: u32, why: String },
-    #[error("{object} has a damaged header or index: {why}")]
-    DamagedPack { #[serde(serialize_with = "digits")] pack: PackId, object: String, why: String },
+    #[error("bytes {from} to {to} of inode {inode} cannot be read: the frame at byte {offset} of {object}: {why}{}", also(.snapshots))]
+    DamagedFrame { #[serde(serialize_with = "number")] inode: Inode, from: u64, to: u64, #[serde(serialize_with = "digits")] pack: PackId, object: String, offset: u32, why: String, #[serde(skip_serializing_if = "Vec::is_empty")] snapshots: Vec<String> },
+    #[error("bytes {from} to {to} of inode {inode} cannot be read in {}: the frame at byte {offset} of {object}: {why}", in_words(.snapshots))]
+    DamagedFrameOfSnapshot { snapshots: Vec<String>, #[serde(serialize_with = "number")] inode: Inode, #[serde(skip_serializing_if = "Option::is_none")] path: Option<String>, from: u64, to: u64, #[serde(serialize_with = "digits")] pack: PackId, object: String, offset: u32, why: String },
+    #[error("{object} has a damaged header or index: {why}{}", referred(.snapshots))]
+    DamagedPack { #[serde(serialize_with = "digits")] pack: PackId, object: String, why: String, #[serde(skip_serializing_if = "Vec::is_empty")] snapshots: Vec<String> },
 
     #[error("{object}, of the metadata, is damaged: {why}")]
     DamagedMetadata { object: String, why: String },
@@ -316,6 +358,8 @@ impl Finding {
             Finding::WrongHolder { .. } => "wrong-holder",
             Finding::WrongMark { .. } => "wrong-mark",
             Finding::SnapshotsWithOneName { .. } => "snapshots-with-one-name",
+            Finding::PackNotHeld { .. } => "pack-not-held",
+            Finding::UnreadableSnapshot { .. } => "unreadable-snapshot",
             Finding::TrashOfNothing { .. } => "trash-of-nothing",
             Finding::WrongTrashMark { .. } => "wrong-trash-mark",
             Finding::QuotaOfNoDirectory { .. } => "quota-of-no-directory",
@@ -323,8 +367,17 @@ impl Finding {
             Finding::TreeWithoutQuota { .. } => "tree-without-quota",
             Finding::WrongTree { .. } => "wrong-tree",
             Finding::DamagedFrame { .. } => "damaged-frame",
+            Finding::DamagedFrameOfSnapshot { .. } => "damaged-frame-of-snapshot",
             Finding::DamagedPack { .. } => "damaged-pack",
             Finding::DamagedMetadata { .. } => "damaged-metadata",
+        }
+    }
+
+    /// The path in a snapshot, if the finding is about a file there.
+    pub fn path_then(&self) -> Option<&str> {
+        match self {
+            Finding::DamagedFrameOfSnapshot { path, .. } => path.as_deref(),
+            _ => None,
         }
     }
 

@@ -10,7 +10,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_meta::record::{BlockMap, DeadPack, HeldPack, PackRecord, Record, VolumeState};
+use forebay_meta::record::{
+    BlockMap, DeadPack, HeldPack, PackRecord, Record, SnapshotRecord, VolumeState,
+};
 use forebay_meta::volume::keys::Expected;
 use forebay_meta::{Key, KeyRange, MetaStore, StoreError};
 use forebay_pack::{PACK_PREFIX, object_name, parse_object_name};
@@ -22,9 +24,11 @@ use serde::Serialize;
 
 use crate::check::{ATTEMPTS, CheckError, open, unlock};
 use crate::ended::Ended;
+use crate::finding::Nobody;
+use crate::judge::snapshots::Snapshots;
 use crate::judge::unreferenced::Listed;
 use crate::progress::{Progress, Stage};
-use crate::report::{Amount, Findings};
+use crate::report::{Amount, Findings, HeldBy};
 use crate::source::{Cursor, InBucket, Newest, Source};
 
 /// How to look for garbage.
@@ -66,6 +70,9 @@ pub struct Garbage {
     pub dead_packs: u64,
     /// Dead packs that stay because snapshots refer to them, and their bytes in the bucket.
     pub held_packs: Amount,
+    /// What each snapshot holds, the oldest first; without those that are being deleted. The program adds their clones.
+    #[serde(skip)]
+    pub held_by: Vec<HeldBy>,
     /// Orphans: packs that nothing refers to, nor ever will.
     pub orphans: Amount,
     /// Their objects, below the volume's prefix.
@@ -215,6 +222,7 @@ impl Search<'_> {
             to_rewrite: Amount::default(),
             dead_packs: 0,
             held_packs: Amount::default(),
+            held_by: Vec::new(),
             orphans: Amount::default(),
             orphan_objects: Vec::new(),
             deleted: Amount::default(),
@@ -242,15 +250,24 @@ impl Search<'_> {
                 garbage.dead_packs += 1;
             }
         }
+        let mut snapshots = Snapshots::default();
+        let mut records = self.cursor(&source, KeyRange::snapshots());
+        while let Some((key, record)) = records.record::<SnapshotRecord>(&mut damaged).await? {
+            if let Key::Snapshot(id) = key {
+                snapshots.snapshot(id, record.as_ref(), &mut Nobody);
+            }
+        }
         let mut held = self.cursor(&source, KeyRange::held_packs());
         while let Some((key, record)) = held.record::<HeldPack>(&mut damaged).await? {
             if let Key::HeldPack(pack) = key {
                 listed.known(pack);
+                snapshots.held(pack, record.as_ref(), &mut Nobody);
             }
             if let Some(HeldPack { life, .. }) = record {
                 garbage.held_packs.add(life.bytes);
             }
         }
+        garbage.held_by = snapshots.held_by();
         if listed.has_unknown(epoch) {
             // A pack without an account should have no references: this pass is for a damaged volume.
             self.progress.begin(Stage::Blocks, 0);

@@ -20,7 +20,7 @@
 //!
 //! SlateDB's tables never change; a manifest names those that are the state of one moment. The check pins a manifest: a
 //! note in the bucket ([`forebay_meta::SlateReader::open_pinned`]) keeps gateways from deleting the tables that it
-//! names. Packs are not kept: the gateway deletes them when nothing refers to them any more. So a missing pack is
+//! names. Snapshots have states of their own, which are kept until they are deleted. Packs are not kept: the gateway deletes them when nothing refers to them any more. So a missing pack is
 //! looked up in the newest metadata before it is reported.
 //!
 //! # For a repair
@@ -54,7 +54,7 @@ pub use garbage::{Garbage, GarbageOptions, garbage};
 pub use pack_reader::{PackContent, PackReader};
 pub use progress::{Progress, Stage};
 pub use repair::{Loss, Losses, Observer, RepairError, RepairOptions, Repaired, Step, repair};
-pub use report::{Amount, Census, Findings, Report};
+pub use report::{Amount, Census, Findings, HeldBy, Report};
 
 #[cfg(test)]
 mod tests;

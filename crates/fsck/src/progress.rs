@@ -18,6 +18,8 @@ pub enum Stage {
     Cookies,
     /// Block maps.
     Blocks,
+    /// Block maps of snapshots.
+    Snapshots,
     /// Listing the bucket.
     Bucket,
     /// Headers and indexes of packs.
@@ -30,13 +32,14 @@ pub enum Stage {
     Deleting,
 }
 
-const STAGES: [Stage; 11] = [
+const STAGES: [Stage; 12] = [
     Stage::Opening,
     Stage::Metadata,
     Stage::Objects,
     Stage::Names,
     Stage::Cookies,
     Stage::Blocks,
+    Stage::Snapshots,
     Stage::Bucket,
     Stage::Packs,
     Stage::Data,
@@ -54,6 +57,7 @@ impl Stage {
             Stage::Names => "names",
             Stage::Cookies => "names by cookie",
             Stage::Blocks => "block maps",
+            Stage::Snapshots => "block maps of snapshots",
             Stage::Bucket => "objects in the bucket",
             Stage::Packs => "packs",
             Stage::Data => "data",

@@ -67,7 +67,7 @@ use crate::check::{CheckError, MIN_MEMORY, Options, attempt_on, check, unlock};
 use crate::ended::Ended;
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::source::Source;
+use crate::source::{Moment, Past, Source};
 pub use loss::{Loss, Losses};
 pub(crate) use overlaid::Overlaid;
 use target::{Deed, Plan, close};
@@ -196,6 +196,9 @@ pub(crate) trait Target: Send + Sync {
     /// The newest moment: with all batches that were committed.
     async fn moment(&self) -> Result<Arc<dyn Source>, StoreError>;
 
+    /// The states of snapshots.
+    fn past(&self) -> Option<Arc<dyn Past>>;
+
     /// Makes all changes of a batch, or none.
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
 }
@@ -245,7 +248,7 @@ pub async fn repair(
     let bucket = Bucket::new(store, &root, keys, metadata.clone());
     let bucket = bucket.with_sources(options.check.sources.clone());
     if options.dry_run {
-        let plan = Plan::open(&metadata).await.map_err(Ended::from)?;
+        let plan = Plan::open(metadata).await.map_err(Ended::from)?;
         let outcome = rounds(&plan, &bucket, volume, options, &progress, observer).await;
         plan.close().await;
         return Ok(outcome?);
@@ -326,7 +329,9 @@ pub(crate) async fn rounds(
     for _ in 0..ROUNDS {
         let overlaid = Arc::new(Overlaid::new(target.moment().await?));
         let source: Arc<dyn Source> = overlaid.clone();
-        let report = attempt_on(source, bucket.clone(), volume, &each, progress).await?;
+        // What snapshots have cannot be repaired.
+        let states = (Moment::whole(source), None);
+        let report = attempt_on(states, bucket.clone(), volume, &each, progress).await?;
         if report.is_clean() {
             break;
         }
@@ -348,7 +353,8 @@ pub(crate) async fn rounds(
         ..each
     };
     let source = target.moment().await?;
-    let after = attempt_on(source.clone(), bucket.clone(), volume, &last, progress).await?;
+    let states = (Moment::whole(source.clone()), target.past());
+    let after = attempt_on(states, bucket.clone(), volume, &last, progress).await?;
     let lost = loss::find(&source, &after, options.check.keep).await?;
     Ok(Repaired { steps, after, lost })
 }

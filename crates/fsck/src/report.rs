@@ -110,6 +110,19 @@ pub struct Census {
     pub passes: u64,
 }
 
+/// The dead packs that a snapshot holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HeldBy {
+    /// The number of the snapshot.
+    pub snapshot: u64,
+    /// Its name.
+    pub name: String,
+    /// Bytes that its deletion gives back.
+    pub unique_bytes: u64,
+    /// Bytes of all packs that stay for it, also those that other snapshots refer to.
+    pub held_bytes: u64,
+}
+
 /// The outcome of a check.
 #[derive(Debug)]
 pub struct Report {
@@ -129,6 +142,8 @@ pub struct Report {
     pub last_commit: CommitNumber,
     /// The content of the volume.
     pub census: Census,
+    /// What each snapshot holds, the oldest first; without those that are being deleted.
+    pub held_by: Vec<HeldBy>,
     /// Paths of objects that findings are about, of those that have one.
     pub paths: HashMap<Inode, String>,
 }

@@ -6,9 +6,11 @@ use std::vec;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use forebay_meta::record::Record;
-use forebay_meta::{Corrupt, Key, KeyRange, MetaStore, Sealing, SlateReader, StoreError};
-use forebay_types::VolumeId;
+use forebay_meta::record::{Record, kept_name};
+use forebay_meta::{
+    Corrupt, Key, KeyRange, MetaStore, Sealing, SlateReader, StoreError, keys_that_may_differ,
+};
+use forebay_types::{SnapshotId, VolumeId};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use tokio::task::JoinHandle;
@@ -65,6 +67,66 @@ pub(crate) trait Newest: Send + Sync {
     async fn newest(&self) -> Result<Arc<dyn Source>, StoreError>;
 }
 
+/// One moment of the metadata.
+#[derive(Clone)]
+pub(crate) struct Moment {
+    pub(crate) source: Arc<dyn Source>,
+    /// The same, where its tables are known: tables that two moments have need no comparison.
+    tables: Option<Arc<SlateReader>>,
+}
+
+impl Moment {
+    /// A moment whose tables are known.
+    pub(crate) fn of(reader: Arc<SlateReader>) -> Moment {
+        Moment {
+            source: reader.clone(),
+            tables: Some(reader),
+        }
+    }
+
+    /// A moment that is compared as a whole.
+    pub(crate) fn whole(source: Arc<dyn Source>) -> Moment {
+        Moment {
+            source,
+            tables: None,
+        }
+    }
+
+    /// Ends reading a state that was opened for itself.
+    pub(crate) async fn close(&self) {
+        if let Some(reader) = &self.tables
+            && let Err(error) = MetaStore::close(&**reader).await
+        {
+            tracing::debug!(%error, "closing the state of a snapshot");
+        }
+    }
+
+    /// The keys that `is_wanted` and that may have different values in the other moment, ascending; `None` if both
+    /// have to be read as a whole.
+    pub(crate) async fn may_differ(
+        &self,
+        other: &Moment,
+        is_wanted: impl Fn(&[u8]) -> bool,
+    ) -> Option<Vec<Bytes>> {
+        let (one, other) = (self.tables.as_ref()?, other.tables.as_ref()?);
+        match keys_that_may_differ(one, other, is_wanted).await {
+            Ok(keys) => keys,
+            // Reading both finds out which of them is damaged.
+            Err(error) => {
+                tracing::debug!(%error, "looking for what differs");
+                None
+            }
+        }
+    }
+}
+
+/// The states of snapshots.
+#[async_trait]
+pub(crate) trait Past: Send + Sync {
+    /// The state of a snapshot; `None` if it is not kept.
+    async fn state(&self, snapshot: SnapshotId) -> Result<Option<Moment>, StoreError>;
+}
+
 /// The metadata of a volume in its bucket.
 pub(crate) struct InBucket {
     /// The volume.
@@ -89,6 +151,19 @@ impl InBucket {
 impl Newest for InBucket {
     async fn newest(&self) -> Result<Arc<dyn Source>, StoreError> {
         Ok(Arc::new(self.open().await?))
+    }
+}
+
+#[async_trait]
+impl Past for InBucket {
+    async fn state(&self, snapshot: SnapshotId) -> Result<Option<Moment>, StoreError> {
+        let name = kept_name(snapshot);
+        let open = || {
+            let (store, path) = (self.store.clone(), self.path.clone());
+            SlateReader::open_kept(store, path, &name, TIMEOUT, self.sealing.clone())
+        };
+        let kept = patiently(open).await?;
+        Ok(kept.map(|reader| Moment::of(Arc::new(reader))))
     }
 }
 

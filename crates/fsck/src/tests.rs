@@ -3,6 +3,7 @@
 mod cases;
 mod findings;
 mod judges;
+mod past;
 mod repair;
 mod sharing;
 mod snapshots;

@@ -6,18 +6,20 @@
 //!       objects and garbage -> names (all) -> trash -> cookies -> block maps -> entries that differ, loops
 //!   for each range of packs that fits the memory:
 //!       accounts, dead and held packs (and block maps, if not seen with the inodes)
-//!       -> notes on frames, marks of held packs -> list of the bucket                       walk/packs.rs
+//!       -> notes on frames, marks of held packs -> block maps of snapshots                  walk/packs.rs, walk/past.rs
+//!       -> list of the bucket
 //!   frames, if they are to be read
 //! ```
 
 pub(crate) mod packs;
+pub(crate) mod past;
 mod trash;
 
 use std::sync::Arc;
 
 use forebay_meta::record::{
-    BlockMap, CookieRecord, Garbage, NameRecord, PackRecord, QuotaRecord, Record, ScrubRecord,
-    SnapshotRecord, Truncated, UsageRecord, VolumeState,
+    BlockMap, CookieRecord, Garbage, HeldPack, NameRecord, PackRecord, QuotaRecord, Record,
+    ScrubRecord, SnapshotRecord, Truncated, UsageRecord, VolumeState,
 };
 use forebay_meta::{InodeRecord, Key, KeyRange, StoreError};
 use forebay_types::{Inode, PackId};
@@ -32,14 +34,18 @@ use crate::judge::snapshots::Snapshots;
 use crate::judge::totals::Totals;
 use crate::progress::{Progress, Stage};
 use crate::report::{Census, Findings};
-use crate::source::{Cursor, Source, or_report};
+use crate::source::{Cursor, Moment, Past, Source, or_report};
 
 /// Most cookies of one directory in memory, where names and cookies differ.
 const ENTRIES: usize = 100_000;
 
 /// A walk through the metadata of one moment.
 pub(crate) struct Walk {
+    /// The state that is checked.
+    pub(crate) moment: Moment,
     pub(crate) source: Arc<dyn Source>,
+    /// The states of its snapshots; `None` if they are not checked.
+    pub(crate) past: Option<Arc<dyn Past>>,
     pub(crate) progress: Arc<Progress>,
     /// Bytes of memory for tables.
     pub(crate) memory: usize,
@@ -54,13 +60,15 @@ pub(crate) struct Walk {
 
 impl Walk {
     pub(crate) fn new(
-        source: Arc<dyn Source>,
+        (moment, past): (Moment, Option<Arc<dyn Past>>),
         progress: Arc<Progress>,
         memory: usize,
         findings: Findings,
     ) -> Walk {
         Walk {
-            source,
+            source: moment.source.clone(),
+            moment,
+            past,
             progress,
             memory,
             findings,
@@ -130,11 +138,12 @@ impl Walk {
         self.checks().await
     }
 
-    /// Reads when packs were read back, which is noted of packs with an account.
+    /// Reads when packs were read back, which is noted of packs with an account, and of held ones.
     async fn checks(&mut self) -> Result<(), StoreError> {
         let mut checks = Cursor::new(&self.source, KeyRange::scrubs_from(PackId(0)));
         let mut packs = Cursor::new(&self.source, KeyRange::packs_from(PackId(0)));
-        let mut account = None;
+        let mut kept = Cursor::new(&self.source, KeyRange::held_packs_from(PackId(0)));
+        let (mut account, mut held) = (None, None);
         while let Some((key, _)) = checks.record::<ScrubRecord>(&mut self.findings).await? {
             let Key::Scrub(checked) = key else { continue };
             while account.is_none_or(|pack| pack < checked) {
@@ -144,7 +153,14 @@ impl Walk {
                 };
                 account = Some(pack);
             }
-            if account != Some(checked) {
+            while held.is_none_or(|pack| pack < checked) {
+                let Some((Key::HeldPack(pack), _)) = kept.record::<HeldPack>(&mut Nobody).await?
+                else {
+                    break;
+                };
+                held = Some(pack);
+            }
+            if account != Some(checked) && held != Some(checked) {
                 self.findings
                     .found(Finding::CheckOfNoPack { pack: checked });
             }

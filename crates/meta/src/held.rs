@@ -20,8 +20,8 @@ pub struct Holds {
 }
 
 /// Sums of dead packs over snapshots in the order of their commits.
-#[derive(Debug)]
-struct Sums {
+#[derive(Clone, Debug, Default)]
+pub struct Sums {
     commits: Vec<CommitNumber>,
     /// Bytes of packs to which only this snapshot refers.
     unique: Vec<u64>,
@@ -30,8 +30,8 @@ struct Sums {
 }
 
 impl Sums {
-    /// The commits are ascending.
-    fn new(commits: Vec<CommitNumber>) -> Sums {
+    /// For the snapshots with these commits, which are ascending.
+    pub fn new(commits: Vec<CommitNumber>) -> Sums {
         Sums {
             unique: vec![0; commits.len()],
             steps: vec![0; commits.len() + 1],
@@ -39,7 +39,8 @@ impl Sums {
         }
     }
 
-    fn add(&mut self, life: &PackLife) {
+    /// Adds a held pack.
+    pub fn add(&mut self, life: &PackLife) {
         let first = self.commits.partition_point(|commit| *commit < life.born);
         let end = self.commits.partition_point(|commit| *commit < life.died);
         if first >= end {
@@ -53,7 +54,7 @@ impl Sums {
     }
 
     /// What each snapshot holds.
-    fn finish(self) -> Vec<Holds> {
+    pub fn finish(self) -> Vec<Holds> {
         let mut held = 0;
         let sums = self.unique.into_iter().zip(self.steps);
         let sums = sums.map(|(unique_bytes, step)| {

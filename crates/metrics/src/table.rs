@@ -87,7 +87,7 @@ families! {
     FILES: Gauge, "files", None, [],
         "Files, directories and other objects of the volume.";
     DAMAGED_FRAMES: Gauge, "damaged_frames", None, [],
-        "Damaged frames found since the start of which bytes are lost.";
+        "Damaged frames found since the start of which bytes are lost, and packs without a readable index that only snapshots need.";
     PACKS: Gauge, "packs", None, [],
         "Packs in the bucket.";
     SPACE_STORED: Gauge, "space_stored_bytes", Bytes, [],

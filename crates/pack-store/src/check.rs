@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_meta::FrameAddress;
+use forebay_pack::open_frame;
 use forebay_types::{BlockKey, PackId};
 use object_store::ObjectStoreExt;
 
 use crate::fetched::Fetched;
 use crate::runs::Stored;
+use crate::single_flight::tier_key;
 use crate::store::PackStore;
 
 /// Why bytes of a pack are not available.
@@ -47,6 +49,23 @@ impl PackStore {
             Err(object_store::Error::NotFound { .. }) => Err(NoPiece::Missing),
             _ => Err(NoPiece::Unavailable(format!("{location}: {why}"))),
         }
+    }
+
+    /// The bytes of a frame as the bucket has them, from a tier, verified; `None` if no tier has it.
+    pub async fn stored_in_tiers(&self, block: BlockKey, address: &FrameAddress) -> Option<Bytes> {
+        let frame = Stored::new(block, address);
+        let key = tier_key(&frame.reference);
+        for tier in &self.tiers {
+            let Some(stored) = tier.get(key).await else {
+                continue;
+            };
+            let opened = open_frame(stored.clone(), &frame.reference, frame.block, self.keys());
+            match opened.and_then(|frame| frame.verify_hash(self.keys())) {
+                Ok(()) => return Some(stored),
+                Err(error) => tier.was_damaged(key, &error),
+            }
+        }
+        None
     }
 
     /// A frame from a tier, verified; `None` if no tier has it.

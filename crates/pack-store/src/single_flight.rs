@@ -36,7 +36,7 @@ pub struct FetchWaiter<'a> {
 }
 
 /// The name of a frame in every tier.
-fn tier_key(frame: &FrameRef) -> FrameKey {
+pub(crate) fn tier_key(frame: &FrameRef) -> FrameKey {
     FrameKey {
         pack: frame.pack,
         offset: frame.offset,

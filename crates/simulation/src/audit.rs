@@ -326,9 +326,11 @@ fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
     if let Some(pack) = entries
         .scrubs
         .iter()
-        .find(|pack| !entries.packs.contains_key(pack))
+        .find(|pack| !entries.packs.contains_key(pack) && !entries.held.contains_key(pack))
     {
-        return Err(format!("pack {pack:x} was checked and has no account"));
+        return Err(format!(
+            "pack {pack:x} was checked, and has no account and is not held"
+        ));
     }
     let mut noted = entries.noted.iter();
     if let Some(pack) =

@@ -1,6 +1,6 @@
 //! The changes of a batch to the accounts of packs and of the volume.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_meta::record::{Displaced, PackRecord};
 use forebay_types::PackId;
@@ -15,12 +15,19 @@ pub(crate) struct AccountUpdates {
     added: BTreeMap<PackId, u64>,
     /// The accounts of new packs.
     pub(super) opened: Vec<(PackId, PackRecord)>,
+    /// Packs that no snapshot holds any more.
+    pub(super) released: BTreeSet<PackId>,
 }
 
 impl AccountUpdates {
     /// Adds references to this many bytes of a pack, which is new or shared.
     pub(crate) fn add(&mut self, pack: PackId, bytes: u64) {
         *self.added.entry(pack).or_default() += bytes;
+    }
+
+    /// Notes a pack without an account that no snapshot holds any more.
+    pub(crate) fn release(&mut self, pack: PackId) {
+        self.released.insert(pack);
     }
 
     /// Opens the account of a new pack, with the bytes that are still referred to. If there are none, opens no

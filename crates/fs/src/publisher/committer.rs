@@ -136,7 +136,7 @@ impl Committer {
             after: Some(*record),
         });
         let mut changes: Vec<AccountChange> = opened.collect();
-        let (mut dead, mut revived) = (BTreeSet::new(), Vec::new());
+        let (mut dead, mut revived) = (std::mem::take(&mut updates.released), Vec::new());
         for (pack, record) in &updates.opened {
             batch.put(&Key::Pack(*pack), record);
         }

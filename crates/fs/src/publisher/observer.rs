@@ -21,12 +21,13 @@ pub(crate) trait Observer: Send + Sync {
         false
     }
 
-    /// A batch is about to be committed, which removes the packs `dead`. The observer may add records of its own.
+    /// A batch is about to be committed, which removes the packs `dead`: their accounts, or the notes that snapshots hold
+    /// them. The observer may add records of its own.
     fn before_commit(&self, batch: &mut Batch, dead: &BTreeSet<PackId>) {
         let _ = (batch, dead);
     }
 
-    /// That batch is in the bucket. `changes` are the changes of accounts; the packs `dead` have no account any more.
+    /// That batch is in the bucket. `changes` are the changes of accounts; the packs `dead` have none, and are not held.
     fn committed(&self, changes: &[AccountChange], dead: &BTreeSet<PackId>) {
         let _ = (changes, dead);
     }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_clones::layers::Sources;
 use forebay_environment::Environment;
 use forebay_meta::Catalog;
 use forebay_pack_store::PackStore;
 
 use crate::damages::Damages;
 use crate::publisher::Progress;
-use crate::state::Memory;
+use crate::state::{Memory, SnapshotList};
 
-/// The rooms that the scrub uses. It changes nothing but the list of damages.
+/// The rooms that the scrub uses. It changes the list of damages, and packs of snapshots that it puts back.
 pub(crate) struct Context {
     /// The interval in which each pack is read without an order; zero for never.
     pub(crate) interval: Duration,
@@ -21,6 +22,9 @@ pub(crate) struct Context {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) packs: Arc<PackStore>,
     pub(crate) memory: Arc<Memory>,
+    /// Where packs of a clone lie that its sources scrub.
+    pub(crate) sources: Sources,
+    pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) damages: Arc<Damages>,
     /// Used to ask for a commit of checks.
     pub(crate) progress: Arc<Progress>,

@@ -5,10 +5,12 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::time::Duration;
 
-use forebay_meta::record::{PackRecord, ScrubRecord};
+use forebay_meta::record::ScrubRecord;
 use forebay_pack::IndexEntry;
 use forebay_types::PackId;
 use tokio::time::Instant;
+
+use super::known::Known;
 
 /// The most bytes of a pack that are read at once: the largest frame fits.
 pub(super) const MAX_PIECE: u64 = (4 << 20) + (64 << 10);
@@ -23,7 +25,8 @@ pub(super) struct Due {
     pub(super) checked: Option<u64>,
     pub(super) pack: PackId,
     pub(super) bytes: u64,
-    pub(super) frames: u32,
+    /// Number of its frames; `None` of a held pack, whose index has it.
+    pub(super) frames: Option<u32>,
 }
 
 /// The checks of all packs, from the metadata.
@@ -31,6 +34,9 @@ pub(super) struct Due {
 pub(super) struct Survey {
     pub(super) packs: u64,
     pub(super) bytes: u64,
+    /// Of these, packs that only snapshots hold.
+    pub(super) held_packs: u64,
+    pub(super) held_bytes: u64,
     /// Packs that were never read back.
     pub(super) never: u64,
     pub(super) oldest: Option<u64>,
@@ -38,9 +44,13 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    pub(super) fn add(&mut self, record: &PackRecord, check: Option<&ScrubRecord>) {
+    pub(super) fn add(&mut self, known: &Known, check: Option<&ScrubRecord>) {
         self.packs += 1;
-        self.bytes += record.bytes;
+        self.bytes += known.life.bytes;
+        if known.frames.is_none() {
+            self.held_packs += 1;
+            self.held_bytes += known.life.bytes;
+        }
         let Some(check) = check else {
             self.never += 1;
             return;
@@ -188,7 +198,7 @@ mod tests {
             checked,
             pack: PackId(pack),
             bytes: 10,
-            frames: 1,
+            frames: Some(1),
         }
     }
 
@@ -212,19 +222,21 @@ mod tests {
 
     fn survey(packs: u64, checks: &[u64]) -> Survey {
         let mut survey = Survey::default();
-        let record = PackRecord {
-            bytes: 1,
-            raw_bytes: 1,
-            live_bytes: 1,
-            frames: 1,
-            born: Default::default(),
+        let known = Known {
+            pack: PackId(1),
+            life: forebay_meta::record::PackLife {
+                born: Default::default(),
+                died: Default::default(),
+                bytes: 1,
+            },
+            frames: Some(1),
         };
         for pack in 0..packs as usize {
             let check = checks.get(pack).map(|checked| ScrubRecord {
                 checked: *checked,
                 ..ScrubRecord::default()
             });
-            survey.add(&record, check.as_ref());
+            survey.add(&known, check.as_ref());
         }
         survey
     }

@@ -79,6 +79,10 @@ pub struct CheckedPack {
     pub missing: bool,
     /// How many of its frames were damaged; none if it is missing, or only its header or index are damaged.
     pub damaged_frames: u32,
+    /// Whether only snapshots need it.
+    pub is_held: bool,
+    /// The snapshots that refer to it, the oldest first.
+    pub snapshots: Vec<String>,
 }
 
 /// The checks of packs, and the damage that they found.
@@ -98,6 +102,10 @@ pub struct ScrubStatus {
     pub packs: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Number of packs of these that only snapshots hold.
+    pub held_packs: u64,
+    /// Their bytes.
+    pub held_bytes: u64,
     /// Number of packs that were never read back completely.
     pub never: u64,
     /// The oldest of the packs' last checks, in seconds since 1970.
@@ -119,8 +127,8 @@ impl Scrub {
     pub(crate) async fn status(&self) -> Result<ScrubStatus, ScrubRefusal> {
         let mut survey = Survey::default();
         let (mut damaged_packs, mut more) = (Vec::new(), 0);
-        let surveyed = self.for_each_pack(OnOutage::Fail, |pack, account, check| {
-            survey.add(account, check);
+        let surveyed = self.for_each_pack(OnOutage::Fail, |known, check| {
+            survey.add(known, check);
             let Some(check) = check.filter(|check| check.result != ScrubResult::Sound) else {
                 return;
             };
@@ -129,11 +137,13 @@ impl Scrub {
                 return;
             }
             damaged_packs.push(CheckedPack {
-                pack,
-                object: object_name(pack),
+                pack: known.pack,
+                object: object_name(known.pack),
                 checked: check.checked,
                 missing: check.result == ScrubResult::Missing,
                 damaged_frames: check.damaged_frames,
+                is_held: known.frames.is_none(),
+                snapshots: self.context.snapshots.referring(&known.life),
             });
         });
         let surveyed = surveyed.await;
@@ -148,6 +158,8 @@ impl Scrub {
             next: round.next,
             packs: survey.packs,
             bytes: survey.bytes,
+            held_packs: survey.held_packs,
+            held_bytes: survey.held_bytes,
             never: survey.never,
             oldest: survey.oldest,
             newest: survey.newest,

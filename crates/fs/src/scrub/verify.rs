@@ -19,6 +19,8 @@ use super::{Broken, Scrub, Wait};
 
 /// How often bytes that arrive damaged are fetched: they may have been damaged on the way.
 const ATTEMPTS: u32 = 3;
+/// Frames whose entries are read at first, where their number is not known.
+const FRAMES: u64 = 256;
 /// How long the scrub waits for other tasks before it checks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -36,14 +38,6 @@ impl Verdict {
             result: ScrubResult::Sound,
             damaged_frames: 0,
             blind: None,
-        }
-    }
-
-    fn blind(result: ScrubResult, why: String) -> Verdict {
-        Verdict {
-            result,
-            damaged_frames: 0,
-            blind: Some(why),
         }
     }
 
@@ -66,24 +60,17 @@ impl Scrub {
         self.context.damages.forget(due.pack);
         self.board.begin_pack(due.pack);
         // It was chosen a while ago.
-        if self
-            .patiently(|| self.context.catalog.pack(due.pack))
-            .await?
-            .is_none()
-        {
+        if self.known(due.pack).await?.is_none() {
             return Ok(None);
         }
         let index = match self.index(due, rate).await {
             Ok(index) => index,
             Err(Unread::Broken(broken)) => return Err(broken),
             Err(Unread::No(result, why)) => {
-                let is_there = self
-                    .patiently(|| self.context.catalog.pack(due.pack))
-                    .await?;
-                return Ok(is_there.map(|_| Verdict::blind(result, why)));
+                return self.blind(due.pack, result, why).await;
             }
         };
-        let mut verdict = Verdict::sound();
+        let (mut verdict, mut found) = (Verdict::sound(), Vec::new());
         for piece in plan::pieces(&index.entries) {
             let len = piece.range.end - piece.range.start;
             self.reserve(len, rate).await;
@@ -92,11 +79,8 @@ impl Scrub {
                 Ok(bytes) => bytes,
                 // It was in the bucket a moment ago.
                 Err(gone) => {
-                    let is_there = self
-                        .patiently(|| self.context.catalog.pack(due.pack))
-                        .await?;
                     let (result, why) = gone.verdict();
-                    return Ok(is_there.map(|_| Verdict::blind(result, why)));
+                    return self.blind(due.pack, result, why).await;
                 }
             };
             let keys = self.context.packs.keys().clone();
@@ -119,21 +103,53 @@ impl Scrub {
             for entry in checked.damaged {
                 let address = crate::publisher::address(&entry.frame);
                 if let Some(why) = self.check_alone(entry.block, &address).await? {
-                    verdict.result = ScrubResult::Damaged;
-                    verdict.damaged_frames += 1;
-                    self.context.damages.report(entry.block, &address, &why);
+                    found.push(Damaged {
+                        block: entry.block,
+                        address,
+                        why,
+                    });
                 }
             }
+        }
+        // Packs become held, or live again, while they are read.
+        let Some(known) = self.known(due.pack).await? else {
+            return Ok(None);
+        };
+        if !self.settle(&known, &index, &found, rate).await? {
+            verdict.result = ScrubResult::Damaged;
+            verdict.damaged_frames = u32::try_from(found.len()).unwrap_or(u32::MAX);
         }
         Ok(Some(verdict))
     }
 
+    /// The verdict on a pack whose frames are not known; `None` if it was deleted meanwhile.
+    async fn blind(
+        &self,
+        pack: PackId,
+        result: ScrubResult,
+        why: String,
+    ) -> Result<Option<Verdict>, Broken> {
+        let Some(known) = self.known(pack).await? else {
+            return Ok(None);
+        };
+        // No file needs it, so that no block map leads to its frames.
+        if known.frames.is_none() {
+            self.report_blind(&known, &why);
+        }
+        Ok(Some(Verdict {
+            result,
+            damaged_frames: 0,
+            blind: known.frames.map(|_| why),
+        }))
+    }
+
     async fn index(&self, due: &Due, rate: &mut RateLimit) -> Result<PackIndex, Unread> {
-        let len = u64::from(due.frames) * INDEX_ENTRY_LEN as u64 + INDEX_FOOTER_LEN as u64;
-        let from = due.bytes.saturating_sub(len);
-        self.reserve(due.bytes - from, rate).await;
+        let frames = due.frames.map_or(FRAMES, u64::from);
+        let mut len = frames * INDEX_ENTRY_LEN as u64 + INDEX_FOOTER_LEN as u64;
         let mut attempt = 1;
         loop {
+            let from = due.bytes.saturating_sub(len);
+            self.reserve(due.bytes - from, rate).await;
             let tail = self.piece(due.pack, from..due.bytes).await?;
             let tail = tail.map_err(|gone| {
                 let (result, why) = gone.verdict();
@@ -150,6 +166,12 @@ impl Scrub {
                     "its index and its account have different lengths".to_owned()
                 }
                 Ok(_) => "its index is of another pack".to_owned(),
+                Err(PackError::TailTooShort { needed })
+                    if due.frames.is_none() && len < needed as u64 =>
+                {
+                    len = needed as u64;
+                    continue;
+                }
                 Err(PackError::TailTooShort { .. }) => {
                     "its index has more frames than its account".to_owned()
                 }
@@ -194,8 +216,7 @@ impl Scrub {
                 Err(gone) => {
                     // If the pack was deleted, nothing needs the frame.
                     let pack = address.pack;
-                    let account = self.patiently(|| self.context.catalog.pack(pack)).await?;
-                    if account.is_none() {
+                    if self.known(pack).await?.is_none() {
                         return Ok(None);
                     }
                     let object = object_name(pack);
@@ -217,7 +238,7 @@ impl Scrub {
     }
 
     /// Bytes of a pack, however long the bucket does not answer; the inner error if it does not have them.
-    async fn piece(
+    pub(super) async fn piece(
         &self,
         pack: PackId,
         range: std::ops::Range<u64>,
@@ -268,7 +289,7 @@ impl Scrub {
 }
 
 /// Why a pack does not have these bytes.
-enum Gone {
+pub(super) enum Gone {
     Missing,
     CutOff { len: u64 },
 }
@@ -300,15 +321,22 @@ impl From<Broken> for Unread {
     }
 }
 
+/// A frame that arrives damaged every time.
+pub(super) struct Damaged {
+    pub(super) block: BlockKey,
+    pub(super) address: FrameAddress,
+    pub(super) why: String,
+}
+
 /// The result of checking a piece of a pack.
-struct Checked {
+pub(super) struct Checked {
     /// The pack's header is right, or is not in this piece.
-    header: bool,
-    damaged: Vec<IndexEntry>,
+    pub(super) header: bool,
+    pub(super) damaged: Vec<IndexEntry>,
 }
 
 /// Verifies a piece: length, CRC32, identity and hash of every frame.
-fn check(bytes: &Bytes, pack: PackId, piece: &Piece, keys: &PackKeys) -> Checked {
+pub(super) fn check(bytes: &Bytes, pack: PackId, piece: &Piece, keys: &PackKeys) -> Checked {
     let is_damaged = |entry: &&IndexEntry| {
         let stored = entry.frame.stored_range();
         let (from, to) = (

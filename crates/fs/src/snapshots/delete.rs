@@ -34,7 +34,8 @@ impl Snapshots {
         };
         let mut batch = Batch::new();
         batch.put(&Key::Snapshot(id), &record);
-        self.commit(committer, batch, 0).await?;
+        let updates = AccountUpdates::default();
+        self.commit(committer, (batch, updates), 0).await?;
         self.context.list.set_published(id, record);
         self.ordered.lock().remove(&id);
         self.opened.close(id);
@@ -48,18 +49,21 @@ impl Snapshots {
         let packs = committer
             .insist(|| catalog.records::<Holding>(&range, PACKS))
             .await?;
-        let mut batch = Batch::new();
+        let (mut batch, mut updates) = (Batch::new(), AccountUpdates::default());
         let mut freed = 0;
         for (key, Holding) in &packs {
             let Key::Holding(_, pack) = key else { continue };
             batch.delete(key);
-            freed += self.pass_pack(committer, *pack, &mut batch).await?;
+            if let Some(bytes) = self.pass_pack(committer, *pack, &mut batch).await? {
+                freed += bytes;
+                updates.release(*pack);
+            }
         }
         let is_last = packs.len() < PACKS;
         if is_last {
             batch.delete(&Key::Snapshot(id));
         }
-        self.commit(committer, batch, freed).await?;
+        self.commit(committer, (batch, updates), freed).await?;
         if freed > 0 {
             self.context.progress.tidy();
         }
@@ -71,13 +75,13 @@ impl Snapshots {
     }
 
     /// Passes a held pack on to the next snapshot that refers to it. If there is none, the pack is dead: returns its
-    /// bytes then, else 0.
+    /// bytes then.
     async fn pass_pack(
         &self,
         committer: &Committer,
         pack: PackId,
         batch: &mut Batch,
-    ) -> Result<u64, Halted> {
+    ) -> Result<Option<u64>, Halted> {
         let catalog = &self.context.catalog;
         let key = Key::HeldPack(pack);
         let held = committer
@@ -87,16 +91,17 @@ impl Snapshots {
             tracing::warn!(
                 "pack {pack} is marked as held by a snapshot, and has no record of that"
             );
-            return Ok(0);
+            return Ok(None);
         };
         if let Some(holder) = self.context.list.holder(&life) {
             batch.put(&key, &HeldPack { holder, life });
             batch.put(&Key::Holding(holder, pack), &Holding);
-            return Ok(0);
+            return Ok(None);
         }
         batch.delete(&key);
+        batch.delete(&Key::Scrub(pack));
         batch.put(&Key::DeadPack(pack), &DeadPack { life: Some(life) });
-        Ok(life.bytes)
+        Ok(Some(life.bytes))
     }
 
     /// Whether a clone needs a snapshot. Its record says that it is being deleted: none that is made from now on does.
@@ -110,11 +115,15 @@ impl Snapshots {
     }
 
     /// Commits a batch after which snapshots hold `freed` bytes less.
-    async fn commit(&self, committer: &Committer, batch: Batch, freed: u64) -> Result<(), Halted> {
+    async fn commit(
+        &self,
+        committer: &Committer,
+        (batch, updates): (Batch, AccountUpdates),
+        freed: u64,
+    ) -> Result<(), Halted> {
         let mut state = self.context.progress.state();
         let held = &mut state.history.held_bytes;
         *held = held.saturating_sub(freed);
-        let updates = AccountUpdates::default();
         committer.commit(batch, updates, state, None).await
     }
 }

@@ -148,6 +148,17 @@ impl SnapshotList {
         listed.map(|(id, one)| (*id, one.clone())).collect()
     }
 
+    /// The names of the published snapshots that refer to a pack with this life, the oldest first.
+    pub(crate) fn referring(&self, life: &PackLife) -> Vec<String> {
+        let snapshots = self.0.lock();
+        let published = snapshots
+            .listed
+            .values()
+            .filter(|one| one.is_published && !one.record.is_being_deleted);
+        let referring = published.filter(|one| life.is_seen_by(one.record.commit));
+        referring.map(|one| one.record.name.clone()).collect()
+    }
+
     /// Number of snapshots, with those whose deletion has begun.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().listed.len()

@@ -1,12 +1,14 @@
 //! Decides which frames are read, and which of them by one GET.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use forebay_meta::BlockMap;
 use forebay_pack::FrameRef;
 use forebay_types::{BlockKey, ByteRange, PackId};
 
 use crate::judge::maps::frame_ref;
+use crate::judge::snapshots::Kept;
 
 /// Most bytes that one GET asks for, except for a single frame that is longer.
 pub(super) const MAX_GET: u64 = 8 << 20;
@@ -21,6 +23,15 @@ pub(super) struct Wanted {
     /// Range of the block's bytes that the block map takes from this frame: first byte, and one past the last.
     pub(super) from: u32,
     pub(super) to: u32,
+    /// The newest snapshot whose map this is; `None` for the newest state.
+    pub(super) snapshot: Option<Arc<Kept>>,
+}
+
+impl Wanted {
+    /// Where the frame lies.
+    pub(super) fn place(&self) -> (PackId, u32) {
+        (self.frame.pack, self.frame.offset)
+    }
 }
 
 /// Frames that are read by one GET.
@@ -49,6 +60,7 @@ pub(super) fn frames(block: BlockKey, map: &BlockMap) -> impl Iterator<Item = Wa
             frame,
             from,
             to,
+            snapshot: None,
         });
         wanted.from = wanted.from.min(from);
         wanted.to = wanted.to.max(to);

@@ -1,14 +1,17 @@
 //! Judges the packs of a range of numbers: their accounts, what block maps refer to, and the objects of the bucket.
 
+mod seen;
+
 use std::collections::BTreeMap;
 
-use forebay_meta::record::{FrameAddress, HeldPack, PackFrames, PackRecord, VolumeState};
+use forebay_meta::record::{DeadPack, FrameAddress, HeldPack, PackFrames, PackRecord, VolumeState};
 use forebay_pack::header::FRAME_HEADER_LEN;
 use forebay_pack::index::{INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, PACK_HEADER_LEN};
 use forebay_pack::{FrameRef, MAX_FRAME_LEN, object_name};
-use forebay_types::{PackId, SnapshotId};
+use forebay_types::{CommitNumber, PackId, SnapshotId};
 
 use crate::finding::{Finding, Sink};
+use crate::judge::snapshots::Snapshots;
 use crate::report::Census;
 
 /// Bits of a pack's number that count within an epoch; the others are the epoch (`docs/format.md`).
@@ -58,9 +61,13 @@ enum Hold {
 struct Row {
     pack: PackId,
     what: What,
-    /// Its account. Of a held pack only the length counts.
+    /// Its account. Of a held pack only the length and the birth count.
     record: PackRecord,
+    /// When a dead or held pack died, if that is known.
+    died: Option<CommitNumber>,
     hold: Hold,
+    /// The commits of the oldest and the newest snapshot whose block maps refer to it.
+    seen: Option<(CommitNumber, CommitNumber)>,
     /// Bytes that block maps refer to.
     live: u64,
     /// Its length in the bucket, if it is in the list.
@@ -68,6 +75,18 @@ struct Row {
     /// Block maps that share frames of this pack which were written for other blocks, and the notes of such sharing.
     sharers: u64,
     noted_sharers: u64,
+}
+
+/// A pack whose object has the right length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sound {
+    pub(crate) pack: PackId,
+    pub(crate) bytes: u64,
+    /// Its account; `None` if it is held.
+    pub(crate) account: Option<PackRecord>,
+    pub(crate) born: CommitNumber,
+    /// When it died, if it is held.
+    pub(crate) died: Option<CommitNumber>,
 }
 
 /// The packs of a range of numbers.
@@ -78,6 +97,8 @@ pub(crate) struct Packs {
     rows: Vec<Row>,
     /// Packs that block maps refer to and that have no account: bytes of each.
     strangers: BTreeMap<PackId, u64>,
+    /// Packs that block maps of snapshots refer to and that have no record: the commit of such a snapshot.
+    lost: BTreeMap<PackId, CommitNumber>,
 }
 
 impl Packs {
@@ -89,6 +110,7 @@ impl Packs {
             limit,
             rows: Vec::new(),
             strangers: BTreeMap::new(),
+            lost: BTreeMap::new(),
         }
     }
 
@@ -125,15 +147,22 @@ impl Packs {
         self.push(pack, what, record);
     }
 
-    /// Adds a pack that is to be deleted.
-    pub(crate) fn dead(&mut self, pack: PackId, sink: &mut dyn Sink) {
+    /// Adds a pack that is to be deleted; `None` if its record cannot be read.
+    pub(crate) fn dead(&mut self, pack: PackId, record: Option<&DeadPack>, sink: &mut dyn Sink) {
         match self.rows.last() {
             Some(row) if row.pack == pack => sink.found(Finding::DeadPackInUse {
                 pack,
                 bytes: row.record.live_bytes,
                 why: "it has an account",
             }),
-            _ => self.push(pack, What::Dead, None),
+            _ => {
+                self.push(pack, What::Dead, None);
+                if let (Some(row), Some(record)) = (self.rows.last_mut(), record) {
+                    // No snapshot refers to one that died before commits were counted.
+                    row.died = Some(record.life.map_or_else(Default::default, |life| life.died));
+                    row.record.born = record.life.map_or_else(Default::default, |life| life.born);
+                }
+            }
         }
     }
 
@@ -161,6 +190,8 @@ impl Packs {
         if matches!(row.what, What::Dead | What::Held) {
             row.what = record.map_or(What::UnreadableHeld, |_| What::Held);
             row.record.bytes = record.map_or(0, |record| record.life.bytes);
+            row.record.born = record.map_or_else(Default::default, |record| record.life.born);
+            row.died = record.map(|record| record.life.died);
         }
     }
 
@@ -198,7 +229,9 @@ impl Packs {
             pack,
             what,
             record,
+            died: None,
             hold: Hold::None,
+            seen: None,
             live: 0,
             listed: None,
             sharers: 0,
@@ -385,19 +418,25 @@ impl Packs {
 
     /// Called after the bucket is listed. Returns the packs that are missing or of another length than their records
     /// say, which is no finding if a gateway has deleted them since the moment of the metadata.
-    pub(crate) fn suspects(&self) -> Vec<Finding> {
+    pub(crate) fn suspects(&self, snapshots: &Snapshots) -> Vec<Finding> {
         let rows = self.rows.iter();
         let known = rows.filter(|row| matches!(row.what, What::Account | What::Held));
         let suspects = known.filter_map(|row| {
             let (pack, says) = (row.pack, row.record.bytes);
             let object = object_name(pack);
+            let snapshots = || snapshots.referring(row.record.born, row.died);
             match row.listed {
-                None => Some(Finding::MissingPack { pack, object }),
+                None => Some(Finding::MissingPack {
+                    pack,
+                    object,
+                    snapshots: snapshots(),
+                }),
                 Some(is) if is != says => Some(Finding::WrongPackLength {
                     pack,
                     object,
                     says,
                     is,
+                    snapshots: snapshots(),
                 }),
                 Some(_) => None,
             }
@@ -405,13 +444,20 @@ impl Packs {
         suspects.collect()
     }
 
-    /// Packs with an account whose objects have the right length, and their accounts.
-    pub(crate) fn sound(&self) -> impl Iterator<Item = (PackId, PackRecord)> {
-        let sound = |row: &&Row| row.what == What::Account && row.listed == Some(row.record.bytes);
-        self.rows
+    /// Packs whose objects have the right length.
+    pub(crate) fn sound(&self) -> impl Iterator<Item = Sound> {
+        let known = self
+            .rows
             .iter()
-            .filter(sound)
-            .map(|row| (row.pack, row.record))
+            .filter(|row| matches!(row.what, What::Account | What::Held));
+        let sound = known.filter(|row| row.listed == Some(row.record.bytes));
+        sound.map(|row| Sound {
+            pack: row.pack,
+            bytes: row.record.bytes,
+            account: (row.what == What::Account).then_some(row.record),
+            born: row.record.born,
+            died: row.died,
+        })
     }
 
     fn find(&self, pack: PackId) -> Option<usize> {

@@ -1,20 +1,32 @@
 //! Judges snapshots, which of them holds each dead pack, and the numbers in the history of the volume.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use forebay_meta::held::Sums;
 use forebay_meta::record::{
     DeadPack, HeldPack, PackLife, PackRecord, SnapshotRecord, VolumeState, holder,
 };
 use forebay_types::{CommitNumber, PackId, SnapshotId};
 
 use crate::finding::{Finding, HistoryCount, Sink, VolumeCount};
+use crate::report::HeldBy;
 
 /// A snapshot whose record can be read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Row {
     id: SnapshotId,
     commit: CommitNumber,
     is_being_deleted: bool,
+    name: Arc<str>,
+}
+
+/// A snapshot that can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) id: SnapshotId,
+    pub(crate) commit: CommitNumber,
+    pub(crate) name: Arc<str>,
 }
 
 /// The snapshots of the volume: a thousand or so. They come before the packs.
@@ -29,6 +41,8 @@ pub(crate) struct Snapshots {
     /// Bytes of held packs.
     held_bytes: u128,
     unreadable_held: u64,
+    /// What each snapshot holds; `None` before the first held pack.
+    sums: Option<Sums>,
 }
 
 impl Snapshots {
@@ -49,6 +63,7 @@ impl Snapshots {
             id,
             commit: record.commit,
             is_being_deleted: record.is_being_deleted,
+            name: record.name.as_str().into(),
         });
         // The name of one that is being deleted is free.
         if record.is_being_deleted {
@@ -84,6 +99,12 @@ impl Snapshots {
             return;
         };
         self.held_bytes += u128::from(record.life.bytes);
+        if self.sums.is_none() {
+            self.sums = Some(self.no_sums());
+        }
+        if let Some(sums) = &mut self.sums {
+            sums.add(&record.life);
+        }
         self.lived(&record.life);
         // It is not known to which packs an unreadable snapshot refers.
         if self.unreadable > 0 {
@@ -100,6 +121,51 @@ impl Snapshots {
         let rows = self.rows.iter();
         let kept = rows.filter(|row| !row.is_being_deleted || row.id == record.holder);
         holder(&record.life, kept.map(|row| (row.id, row.commit)))
+    }
+
+    /// The snapshots that are not being deleted, the newest first.
+    pub(crate) fn newest_first(&self) -> Vec<Kept> {
+        let live = self.rows.iter().filter(|row| !row.is_being_deleted);
+        let mut kept: Vec<Kept> = live
+            .map(|row| Kept {
+                id: row.id,
+                commit: row.commit,
+                name: row.name.clone(),
+            })
+            .collect();
+        kept.sort_by_key(|one| std::cmp::Reverse(one.commit));
+        kept
+    }
+
+    fn no_sums(&self) -> Sums {
+        let oldest_first = self.newest_first().into_iter().rev();
+        Sums::new(oldest_first.map(|kept| kept.commit).collect())
+    }
+
+    /// What each snapshot that is not being deleted holds, the oldest first. Called after the last pack.
+    pub(crate) fn held_by(&self) -> Vec<HeldBy> {
+        let sums = self.sums.clone().unwrap_or_else(|| self.no_sums());
+        let oldest_first = self.newest_first().into_iter().rev();
+        let held = oldest_first.zip(sums.finish());
+        held.map(|(kept, holds)| HeldBy {
+            snapshot: kept.id.0,
+            name: kept.name.to_string(),
+            unique_bytes: holds.unique_bytes,
+            held_bytes: holds.all_bytes,
+        })
+        .collect()
+    }
+
+    /// The names of the snapshots that refer to a pack which was born and has died then; `None` if it has an account.
+    pub(crate) fn referring(&self, born: CommitNumber, died: Option<CommitNumber>) -> Vec<String> {
+        let life = PackLife {
+            born,
+            died: died.unwrap_or(CommitNumber(u64::MAX)),
+            bytes: 0,
+        };
+        let live = self.rows.iter().filter(|row| !row.is_being_deleted);
+        let seeing = live.filter(|row| life.is_seen_by(row.commit));
+        seeing.map(|row| row.name.to_string()).collect()
     }
 
     fn lived(&mut self, life: &PackLife) {

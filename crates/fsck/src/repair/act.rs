@@ -86,6 +86,9 @@ fn phase_of(finding: &Finding) -> Option<u8> {
         | Finding::MissingPack { .. }
         | Finding::WrongPackLength { .. }
         | Finding::DamagedFrame { .. }
+        | Finding::DamagedFrameOfSnapshot { .. }
+        | Finding::PackNotHeld { .. }
+        | Finding::UnreadableSnapshot { .. }
         | Finding::DamagedPack { .. } => return None,
     })
 }
@@ -294,6 +297,9 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
         | Finding::MissingPack { .. }
         | Finding::WrongPackLength { .. }
         | Finding::DamagedFrame { .. }
+        | Finding::DamagedFrameOfSnapshot { .. }
+        | Finding::PackNotHeld { .. }
+        | Finding::UnreadableSnapshot { .. }
         | Finding::DamagedPack { .. } => {}
     }
     Ok(())

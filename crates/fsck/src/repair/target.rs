@@ -8,19 +8,24 @@ use parking_lot::Mutex;
 
 use super::{Overlaid, Target};
 use crate::check::open;
-use crate::source::{InBucket, Source, patiently};
+use crate::source::{InBucket, Past, Source, patiently};
 
 /// A plan: its changes stay in memory.
 pub(super) struct Plan {
+    place: Arc<InBucket>,
     moment: Arc<SlateReader>,
     changed: Arc<Overlaid>,
 }
 
 impl Plan {
-    pub(super) async fn open(metadata: &InBucket) -> Result<Plan, StoreError> {
-        let moment = open(metadata, true).await?;
+    pub(super) async fn open(place: Arc<InBucket>) -> Result<Plan, StoreError> {
+        let moment = open(&place, true).await?;
         let changed = Arc::new(Overlaid::new(moment.clone()));
-        Ok(Plan { moment, changed })
+        Ok(Plan {
+            place,
+            moment,
+            changed,
+        })
     }
 
     pub(super) async fn close(&self) {
@@ -32,6 +37,10 @@ impl Plan {
 impl Target for Plan {
     async fn moment(&self) -> Result<Arc<dyn Source>, StoreError> {
         Ok(self.changed.clone())
+    }
+
+    fn past(&self) -> Option<Arc<dyn Past>> {
+        Some(self.place.clone())
     }
 
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
@@ -83,6 +92,10 @@ impl Target for Deed {
             close(&before).await;
         }
         Ok(moment)
+    }
+
+    fn past(&self) -> Option<Arc<dyn Past>> {
+        Some(self.place.clone())
     }
 
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {

@@ -620,6 +620,29 @@ pub(super) const CASES: &[Case] = &[
         },
         &["wrong-pack-length"],
     ),
+    (Volume::with_past, &[]),
+    (
+        |v| {
+            v.with_past();
+            v.lived(4, 9);
+        },
+        &["pack-not-held"],
+    ),
+    (
+        |v| {
+            v.with_past();
+            v.past = Some(Default::default());
+        },
+        &["unreadable-snapshot"],
+    ),
+    (
+        |v| {
+            v.with_past();
+            v.damage(4, 0);
+            v.damage(5, 1);
+        },
+        &["damaged-frame-of-snapshot"],
+    ),
 ];
 
 /// Damages a volume that has snapshots.

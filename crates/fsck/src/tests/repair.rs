@@ -16,7 +16,7 @@ use crate::finding::Finding;
 const NEVER: usize = usize::MAX;
 
 /// Findings that only another program, or a copy of the bucket, can repair.
-const LEFT: [&str; 5] = [
+const LEFT: [&str; 7] = [
     "unknown-entry",
     "missing-pack",
     "wrong-pack-length",
@@ -24,6 +24,9 @@ const LEFT: [&str; 5] = [
     "pack-without-account",
     // If block maps refer to more bytes than it has.
     "bad-pack-account",
+    // Snapshots never change.
+    "pack-not-held",
+    "unreadable-snapshot",
 ];
 
 /// Sums, which are counted last and are findings until then.

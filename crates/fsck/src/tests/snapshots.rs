@@ -2,8 +2,8 @@
 
 use forebay_meta::Key;
 use forebay_meta::record::{
-    DeadPack, HeldPack, History, Holding, PackLife, PackRecord, Record, SnapshotRecord, Timestamp,
-    VolumeState,
+    DeadPack, HeldPack, History, Holding, PackLife, PackRecord, Record, ScrubRecord,
+    SnapshotRecord, Timestamp, VolumeState,
 };
 use forebay_pack::object_name;
 use forebay_types::{CommitNumber, PackId, SnapshotId};
@@ -13,6 +13,13 @@ use super::volume::{Volume, block, pack};
 use crate::check::Options;
 
 const NEVER: usize = usize::MAX;
+
+/// The frames of the packs 4, 5 and 6: inode, block, bytes.
+const HELD: [[(u64, u64, u64); 2]; 3] = [
+    [(3, 0, 300), (9, 0, 10)],
+    [(3, 0, 200), (6, 0, 500)],
+    [(9, 0, 60), (9, 1, 70)],
+];
 
 pub(super) fn snapshot(id: u64) -> Key {
     Key::Snapshot(SnapshotId(id))
@@ -26,7 +33,7 @@ pub(super) fn mark(id: u64, n: u64) -> Key {
     Key::Holding(SnapshotId(id), pack(n))
 }
 
-fn life(born: u64, died: u64, bytes: u64) -> PackLife {
+pub(super) fn life(born: u64, died: u64, bytes: u64) -> PackLife {
     PackLife {
         born: CommitNumber(born),
         died: CommitNumber(died),
@@ -59,29 +66,37 @@ impl Volume {
             };
             self.put(&snapshot(id), &record);
         }
-        for (n, id, life) in [
-            (4, 1, life(0, 4, 40)),
-            (5, 4, life(2, 9, 50)),
-            (6, 2, life(4, 7, 60)),
-        ] {
+        for (n, id, (born, died)) in [(4, 1, (0, 4)), (5, 4, (2, 9)), (6, 2, (4, 7))] {
             let holder = SnapshotId(id);
+            self.pack(n, &HELD[n as usize - 4]);
+            self.delete(&Key::Pack(pack(n)));
+            let life = life(born, died, self.len(n));
             self.put(&held(n), &HeldPack { holder, life });
             self.put(&mark(id, n), &Holding);
-            let bytes = vec![0; life.bytes as usize];
-            self.objects.insert(object_name(pack(n)), bytes);
         }
+        self.put(&Key::Scrub(pack(5)), &ScrubRecord::default());
         let dead = DeadPack {
             life: Some(life(2, 3, 70)),
         };
         self.put(&Key::DeadPack(pack(7)), &dead);
         self.edit::<PackRecord>(&Key::Pack(pack(1)), |record| record.born = CommitNumber(4));
+        let held_bytes = self.held_bytes();
         self.state(|state| {
             state.history = History {
                 commit: CommitNumber(9),
                 last_snapshot: 4,
-                held_bytes: 150,
+                held_bytes,
             };
         });
+    }
+
+    /// Bytes of a pack in the bucket.
+    pub(super) fn len(&self, n: u64) -> u64 {
+        self.objects[&object_name(pack(n))].len() as u64
+    }
+
+    fn held_bytes(&self) -> u64 {
+        (4..7).map(|n| self.len(n)).sum()
     }
 
     pub(super) fn held(&mut self, n: u64, change: impl FnOnce(&mut HeldPack)) {
@@ -130,11 +145,16 @@ fn is_sound(volume: &Volume) {
 
 #[test]
 fn snapshots_and_the_packs_that_they_hold_are_counted_and_are_no_findings() {
-    let report = volume().check(&options());
+    let volume = volume();
+    let report = volume.check(&options());
     assert!(report.is_clean(), "{:#?}", report.findings);
     let census = report.census;
     assert_eq!(census.snapshots, 3);
-    assert_eq!((census.held_packs.count, census.held_packs.bytes), (3, 150));
+    let held_bytes = volume.held_bytes();
+    assert_eq!(
+        (census.held_packs.count, census.held_packs.bytes),
+        (3, held_bytes)
+    );
     assert_eq!((census.packs.count, census.dead_packs), (2, 2));
     assert_eq!(
         (
@@ -261,7 +281,7 @@ fn packs_of_a_lost_snapshot_are_passed_on() {
         assert!(!volume.has(&held(n)) && !volume.has(&mark(1, n)));
     }
     let state: VolumeState = volume.record(&Key::Volume).unwrap();
-    assert_eq!(state.history.held_bytes, 60);
+    assert_eq!(state.history.held_bytes, volume.len(6));
     assert_eq!(state.history.last_snapshot, 4);
 }
 
@@ -276,7 +296,10 @@ fn a_held_pack_whose_record_is_lost_is_held_for_as_long_as_can_be() {
         is_sound(&volume);
         // The newest snapshot refers to it, as far as is known.
         let again: HeldPack = volume.record(&held(4)).unwrap();
-        assert_eq!((again.holder.0, again.life), (4, life(0, 10, 40)));
+        assert_eq!(
+            (again.holder.0, again.life),
+            (4, life(0, 10, volume.len(4)))
+        );
         assert!(volume.has(&mark(4, 4)) && !volume.has(&mark(1, 4)));
     }
 
@@ -324,7 +347,7 @@ fn a_history_that_was_lost_is_beyond_all_records_that_are_left() {
     let state: VolumeState = volume.record(&Key::Volume).unwrap();
     assert_eq!(state.history.commit, CommitNumber(9));
     assert!(state.history.last_snapshot > 4 + 1000, "{state:?}");
-    assert_eq!(state.history.held_bytes, 150);
+    assert_eq!(state.history.held_bytes, volume.held_bytes());
 
     // A volume without snapshots has none.
     let mut volume = Volume::sound();
@@ -349,7 +372,7 @@ fn a_state_without_a_lease_gets_one_with_its_history() {
         (state.history.commit, state.history.last_snapshot),
         (CommitNumber(8), 4)
     );
-    assert_eq!(state.history.held_bytes, 150);
+    assert_eq!(state.history.held_bytes, volume.held_bytes());
 }
 
 #[test]

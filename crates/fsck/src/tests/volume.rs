@@ -25,7 +25,9 @@ use forebay_meta::record::{
 };
 use forebay_meta::{Batch, BlockMap, Entry, InodeRecord, Key, KeyRange, StoreError};
 use forebay_pack::{Compression, FrameRef, PackKeys, PackWriter, object_name};
-use forebay_types::{BlockIndex, BlockKey, ByteRange, Epoch, Inode, Lsn, PackId, VolumeId};
+use forebay_types::{
+    BlockIndex, BlockKey, ByteRange, Epoch, Inode, Lsn, PackId, SnapshotId, VolumeId,
+};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -35,7 +37,7 @@ use crate::bucket::Bucket;
 use crate::check::{Options, attempt_on};
 use crate::repair::{RepairOptions, Repaired, Step, Target, rounds};
 use crate::report::Report;
-use crate::source::{Newest, Source};
+use crate::source::{Moment, Newest, Past, Source};
 
 const VOLUME: VolumeId = VolumeId([7; 16]);
 
@@ -74,6 +76,8 @@ pub(super) struct Volume {
     pub(super) objects: BTreeMap<String, Vec<u8>>,
     /// The metadata after a gateway has gone on, if it has.
     pub(super) newest: Option<BTreeMap<Bytes, Bytes>>,
+    /// The metadata of snapshots; `None` if no check reads them.
+    pub(super) past: Option<BTreeMap<u64, BTreeMap<Bytes, Bytes>>>,
 }
 
 impl Volume {
@@ -164,13 +168,13 @@ impl Volume {
     }
 
     /// A block map of one extent that covers a whole frame.
-    fn map(&mut self, inode: u64, at: u64, frame: &FrameRef) {
+    pub(super) fn map(&mut self, inode: u64, at: u64, frame: &FrameRef) {
         let mut map = BlockMap::new();
         map.insert(frame.range(), address(frame)).unwrap();
         self.put(&block(inode, at), &map);
     }
 
-    fn pack(&mut self, n: u64, blocks: &[(u64, u64, u64)]) -> Vec<FrameRef> {
+    pub(super) fn pack(&mut self, n: u64, blocks: &[(u64, u64, u64)]) -> Vec<FrameRef> {
         let mut writer = PackWriter::new(pack(n), &keys(), Compression::Off);
         let mut frames = Vec::new();
         for &(inode, at, len) in blocks {
@@ -279,7 +283,10 @@ impl Volume {
         let bucket = self.bucket(newest).await;
         let source = Arc::new(Entries(self.entries.clone()));
         let progress = Arc::default();
-        let report = attempt_on(source, bucket, VOLUME, options, &progress).await;
+        let past = self.past.clone();
+        let past = past.map(|past| Arc::new(States(past)) as Arc<dyn Past>);
+        let states = (Moment::whole(source), past);
+        let report = attempt_on(states, bucket, VOLUME, options, &progress).await;
         report.unwrap()
     }
 
@@ -318,6 +325,7 @@ impl Volume {
         let target = Arc::new(CutOff {
             entries: Mutex::new(self.entries.clone()),
             batches: AtomicUsize::new(batches),
+            past: self.past.clone(),
         });
         let mut steps = Vec::new();
         let outcome = runtime.block_on(async {
@@ -334,6 +342,7 @@ impl Volume {
 struct CutOff {
     entries: Mutex<BTreeMap<Bytes, Bytes>>,
     batches: AtomicUsize,
+    past: Option<BTreeMap<u64, BTreeMap<Bytes, Bytes>>>,
 }
 
 #[async_trait]
@@ -347,6 +356,11 @@ impl Newest for CutOff {
 impl Target for CutOff {
     async fn moment(&self) -> Result<Arc<dyn Source>, StoreError> {
         Ok(Arc::new(Entries(self.entries.lock().clone())))
+    }
+
+    fn past(&self) -> Option<Arc<dyn Past>> {
+        let past = self.past.clone();
+        past.map(|past| Arc::new(States(past)) as Arc<dyn Past>)
     }
 
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
@@ -366,7 +380,7 @@ impl Target for CutOff {
     }
 }
 
-fn keys() -> PackKeys {
+pub(super) fn keys() -> PackKeys {
     PackKeys::new(VOLUME, &[9; 32])
 }
 
@@ -395,6 +409,17 @@ impl Source for Entries {
 
     async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         Ok(self.0.get(key).cloned())
+    }
+}
+
+/// The states of snapshots.
+struct States(BTreeMap<u64, BTreeMap<Bytes, Bytes>>);
+
+#[async_trait]
+impl Past for States {
+    async fn state(&self, snapshot: SnapshotId) -> Result<Option<Moment>, StoreError> {
+        let state = self.0.get(&snapshot.0).cloned();
+        Ok(state.map(|entries| Moment::whole(Arc::new(Entries(entries)))))
     }
 }
 

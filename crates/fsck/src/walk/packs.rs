@@ -79,7 +79,7 @@ impl Walk {
             } else if pack(&accounts.dead) == Some(next) {
                 let record = accounts.dead.take().and_then(|(_, record)| record);
                 self.snapshots.dead(record.as_ref());
-                packs.dead(next, sink);
+                packs.dead(next, record.as_ref(), sink);
                 accounts.dead = accounts.removed.record(sink).await?;
             } else {
                 let record = accounts.held.take().and_then(|(_, record)| record);

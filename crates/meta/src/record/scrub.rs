@@ -22,7 +22,7 @@ pub enum ScrubResult {
 }
 
 /// The last check of a pack, found by the number of the pack. A pack without this record was never read back as a
-/// whole; a pack without an account has no such record.
+/// whole; a pack that has no account and is not held for a snapshot has no such record.
 ///
 /// ```text
 /// version: 1 (1)   checked: 8   result: 1   damaged frames: 4
