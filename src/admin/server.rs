@@ -16,7 +16,7 @@ use super::events::{EventsRequest, follow};
 use super::folder_lock::FolderLock;
 use super::message::{Command, REQUEST_LIMIT, Reply, Request, read_line, to_line};
 use super::trace::trace;
-use super::{Control, FlushReport, FolderError, PathRefusal, TrashRequest, TrashRow, VolumePath};
+use super::{Control, FlushReport, FolderError, PathRefusal, TrashRequest, TrashRow};
 use crate::logging::Events;
 
 /// Maximum number of connections between their first byte and their last; more wait to be accepted. Those that wait

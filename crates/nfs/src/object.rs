@@ -13,14 +13,14 @@
 //!       FILE.4711         Tree::Removed,      inode of FILE
 //! ```
 
+mod elsewhere;
 mod listing;
 mod trash;
 
 use bytes::Bytes;
-use forebay_types::{Inode, SnapshotId};
+use forebay_types::Inode;
 use forebay_vfs::{
-    Access, Attributes, Change, Credentials, Error, FileKind, FileSystem, ReadReply, Result,
-    Statistics, Trees, Verifier,
+    Access, Attributes, Change, Credentials, Error, ReadReply, Result, Statistics, Trees, Verifier,
 };
 
 use crate::handle::Tree;
@@ -166,45 +166,12 @@ impl<'a, F> Object<'a, F> {
     }
 }
 
+/// Calls in the live file system, which are nearly all, carry none of the state of the others: those are in boxes.
 impl<F: Trees> Object<'_, F> {
-    /// The outcome of reading a snapshot. One that was deleted meanwhile cannot be read any more.
-    fn outcome<T>(self, id: SnapshotId, outcome: Result<T>) -> Result<T> {
-        match outcome {
-            Err(Error::Io | Error::Delay) if !self.fs.has_snapshot(id) => Err(Error::Stale),
-            outcome => outcome,
-        }
-    }
-
-    /// The attributes of `.snapshot`: those of its directory, without rights to write.
-    fn list(self, directory: Attributes) -> Attributes {
-        let changed = self.fs.snapshots_changed();
-        Attributes {
-            mode: directory.mode & !0o222,
-            nlink: 2,
-            size: 0,
-            used: 0,
-            mtime: changed,
-            ctime: changed.max(directory.ctime),
-            ..directory
-        }
-    }
-
     pub(crate) async fn getattr(self) -> Result<Attributes> {
         match self.tree {
             Tree::Live => self.fs.getattr(self.inode).await,
-            Tree::List => {
-                let directory = self.fs.getattr(self.inode).await?;
-                match directory.kind {
-                    FileKind::Directory => Ok(self.list(directory)),
-                    _ => Err(Error::Stale),
-                }
-            }
-            Tree::Trash(_) => self.trash_attributes().await,
-            Tree::Removed => self.fs.getattr_removed(self.inode).await,
-            Tree::Snapshot(id) => {
-                let image = self.fs.snapshot(id).await?;
-                self.outcome(id, image.getattr(self.inode).await)
-            }
+            _ => Box::pin(self.getattr_elsewhere()).await,
         }
     }
 
@@ -213,43 +180,11 @@ impl<F: Trees> Object<'_, F> {
         caller: &Credentials,
         name: &[u8],
     ) -> Result<(Self, Attributes)> {
-        match self.tree {
-            Tree::Live if self.is_trash_name(name) => self.enter_trash(caller).await,
-            Tree::Live if self.is_list(name) => {
-                // The same right is needed as for every other name.
-                let directory = self.fs.lookup(caller, self.inode, b".").await?;
-                Ok((self.at(Tree::List, self.inode), self.list(directory)))
-            }
-            Tree::Live => {
-                let found = self.fs.lookup(caller, self.inode, name).await?;
-                Ok((self.at(Tree::Live, found.inode), found))
-            }
-            Tree::List => {
-                let directory = self.fs.lookup(caller, self.inode, b".").await?;
-                match name {
-                    b"." => Ok((self, self.list(directory))),
-                    b".." => Ok((self.at(Tree::Live, self.inode), directory)),
-                    _ => {
-                        let id = self.fs.snapshot_named(name).ok_or(Error::NotFound)?;
-                        let then = self.at(Tree::Snapshot(id), self.inode);
-                        let found = then.getattr().await.map_err(|error| match error {
-                            // It is younger than the snapshot.
-                            Error::Stale => Error::NotFound,
-                            error => error,
-                        });
-                        Ok((then, found?))
-                    }
-                }
-            }
-            Tree::Trash(uid) => self.lookup_in_trash(caller, uid, name).await,
-            Tree::Removed => Err(Error::NotDirectory),
-            Tree::Snapshot(id) => {
-                let image = self.fs.snapshot(id).await?;
-                let found = image.lookup(caller, self.inode, name).await;
-                let found = self.outcome(id, found)?;
-                Ok((self.at(self.tree, found.inode), found))
-            }
+        if self.tree != Tree::Live || self.is_virtual(name) {
+            return Box::pin(self.lookup_elsewhere(caller, name)).await;
         }
+        let found = self.fs.lookup(caller, self.inode, name).await?;
+        Ok((self.at(Tree::Live, found.inode), found))
     }
 
     pub(crate) async fn access(
@@ -259,28 +194,14 @@ impl<F: Trees> Object<'_, F> {
     ) -> Result<(Access, Attributes)> {
         match self.tree {
             Tree::Live => self.fs.access(caller, self.inode, wanted).await,
-            Tree::List => {
-                let wanted = Access(wanted.0 & !CHANGING);
-                let (granted, directory) = self.fs.access(caller, self.inode, wanted).await?;
-                Ok((granted, self.list(directory)))
-            }
-            Tree::Trash(uid) => self.access_trash(caller, uid, wanted).await,
-            Tree::Removed => self.fs.access_removed(caller, self.inode, wanted).await,
-            Tree::Snapshot(id) => {
-                let image = self.fs.snapshot(id).await?;
-                self.outcome(id, image.access(caller, self.inode, wanted).await)
-            }
+            _ => Box::pin(self.access_elsewhere(caller, wanted)).await,
         }
     }
 
     pub(crate) async fn readlink(self, caller: &Credentials) -> Result<(Bytes, Attributes)> {
         match self.tree {
             Tree::Live => self.fs.readlink(caller, self.inode).await,
-            Tree::List | Tree::Trash(_) | Tree::Removed => Err(Error::Invalid),
-            Tree::Snapshot(id) => {
-                let image = self.fs.snapshot(id).await?;
-                self.outcome(id, image.readlink(caller, self.inode).await)
-            }
+            _ => Box::pin(self.readlink_elsewhere(caller)).await,
         }
     }
 
@@ -292,16 +213,7 @@ impl<F: Trees> Object<'_, F> {
     ) -> Result<ReadReply> {
         match self.tree {
             Tree::Live => self.fs.read(caller, self.inode, offset, count).await,
-            Tree::List | Tree::Trash(_) => Err(Error::IsDirectory),
-            Tree::Removed => {
-                let fs = self.fs;
-                fs.read_removed(caller, self.inode, offset, count).await
-            }
-            Tree::Snapshot(id) => {
-                let image = self.fs.snapshot(id).await?;
-                let read = image.read(caller, self.inode, offset, count).await;
-                self.outcome(id, read)
-            }
+            _ => Box::pin(self.read_elsewhere(caller, offset, count)).await,
         }
     }
 
@@ -330,19 +242,15 @@ impl<F: Trees> Object<'_, F> {
         // All of a snapshot and of the trash is stable, and nothing is written to it.
         let change = Change {
             before: None,
-            after: Some(self.getattr().await?),
+            after: Some(Box::pin(self.getattr_elsewhere()).await?),
         };
         Ok((change, Verifier([0; 8])))
     }
 
     pub(crate) async fn statistics(self) -> Result<Statistics> {
         match self.tree {
-            Tree::Live | Tree::List | Tree::Trash(_) => self.fs.statistics_at(self.inode).await,
-            Tree::Removed => self.fs.statistics().await,
-            Tree::Snapshot(id) => {
-                let image = self.fs.snapshot(id).await?;
-                self.outcome(id, image.statistics_at(self.inode).await)
-            }
+            Tree::Live => self.fs.statistics_at(self.inode).await,
+            _ => Box::pin(self.statistics_elsewhere()).await,
         }
     }
 }
