@@ -23,7 +23,7 @@ use forebay_meta::record::{BlockMap, Content, InodeRecord, Kind, TruncatedBlocks
 use forebay_quota::{Amount, Charge, PublishedUsage, Reservation};
 use forebay_reduction::compression::FileCompression;
 use forebay_types::{BlockIndex, ByteRange, CheckpointId, Inode, Lsn, bounded_u32, to_usize};
-use forebay_vfs::{Attributes, Credentials, Error, Result, WccAttributes, permission};
+use forebay_vfs::{Attributes, Error, Result, WccAttributes};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::eager::{EarlyMaps, WriteStream};
@@ -205,16 +205,6 @@ impl Node {
         } else {
             Ok(state)
         }
-    }
-
-    /// The state of a file in the trash, which the caller sees there.
-    pub(crate) fn lock_removed(&self, caller: &Credentials) -> Result<MutexGuard<'_, NodeState>> {
-        let state = self.lock();
-        if !state.is_in_trash() || state.record.kind() != Kind::Regular {
-            return Err(Error::Stale);
-        }
-        permission::may_see_removed(convert::owned(&state.record), caller)?;
-        Ok(state)
     }
 
     /// The state of a directory that still has a name.

@@ -4,11 +4,15 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use forebay_meta::record::Kind;
 use forebay_types::Inode;
-use forebay_vfs::Timestamp;
-use parking_lot::Mutex;
+use forebay_vfs::{Credentials, Error, Result, Timestamp, permission};
+use forebay_view::convert::owned;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use super::node::{Node, NodeState};
 
 /// Listings whose progress is known, and for how long: clients ask again after some seconds.
 const LISTINGS: usize = 64;
@@ -117,6 +121,18 @@ impl Trash {
     /// Notes that there is an entry that ends then, or may be.
     pub(crate) fn not_before(&self, until: u64) {
         self.next.fetch_min(until, Ordering::AcqRel);
+    }
+}
+
+impl Node {
+    /// The state of a file in the trash, which the caller sees there.
+    pub(crate) fn lock_removed(&self, caller: &Credentials) -> Result<MutexGuard<'_, NodeState>> {
+        let state = self.lock();
+        if !state.is_in_trash() || state.record.kind() != Kind::Regular {
+            return Err(Error::Stale);
+        }
+        permission::may_see_removed(owned(&state.record), caller)?;
+        Ok(state)
     }
 }
 

@@ -86,7 +86,9 @@ mod tests {
     #[test]
     fn all_are_taken_once_the_newest_first() {
         // Several have the same time.
-        let all: Vec<Removal> = (0..100).map(|n| removal(n * 37 % 50, n as u64)).collect();
+        let all: Vec<Removal> = (0..100)
+            .map(|n: u32| removal(i64::from(n * 37 % 50), n.into()))
+            .collect();
         let mut expected = all.clone();
         expected.sort_by_key(|removal| Reverse(*removal));
         let expected: Vec<Inode> = expected.into_iter().map(|(_, inode)| inode).collect();
