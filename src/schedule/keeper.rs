@@ -1,5 +1,6 @@
 //! Carries the plan out.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use forebay_fs::{SnapshotError, Volume};
@@ -57,6 +58,8 @@ impl Shelf for Volume {
 pub(crate) struct Keeper {
     schedules: watch::Sender<Vec<Schedule>>,
     failures: Counter,
+    /// Expired snapshots that clones need, and that were logged.
+    cloned: Mutex<BTreeSet<String>>,
     /// What failed last, until it works again.
     trouble: Mutex<Option<String>>,
 }
@@ -66,6 +69,7 @@ impl Keeper {
         Keeper {
             schedules: watch::Sender::new(schedules),
             failures: Counter::default(),
+            cloned: Mutex::default(),
             trouble: Mutex::default(),
         }
     }
@@ -123,6 +127,12 @@ impl Keeper {
             match shelf.delete(&name).await {
                 // A person may have been faster.
                 Ok(()) | Err(SnapshotError::NotFound(_)) => {}
+                // It expires when the clone does not need it any more.
+                Err(error @ SnapshotError::Cloned { .. }) => {
+                    if self.cloned.lock().insert(name) {
+                        tracing::info!("{error}; the schedule deletes it after that");
+                    }
+                }
                 Err(error) => self.failed(format!("snapshot {name} was not deleted: {error}")),
             }
         }

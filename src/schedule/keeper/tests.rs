@@ -12,6 +12,8 @@ struct Fake {
     began: (AtomicI64, Instant),
     known: Mutex<Vec<Known>>,
     refuses: Mutex<Option<SnapshotError>>,
+    /// A snapshot that a clone needs.
+    cloned: Mutex<Option<String>>,
     deletes: AtomicBool,
 }
 
@@ -21,6 +23,7 @@ impl Fake {
             began: (AtomicI64::new(seconds), Instant::now()),
             known: Mutex::default(),
             refuses: Mutex::default(),
+            cloned: Mutex::default(),
             deletes: AtomicBool::new(true),
         }
     }
@@ -56,6 +59,12 @@ impl Shelf for Fake {
     async fn delete(&self, name: &str) -> Result<(), SnapshotError> {
         if !self.deletes.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
+        }
+        if self.cloned.lock().as_deref() == Some(name) {
+            return Err(SnapshotError::Cloned {
+                name: name.to_owned(),
+                clones: "try".to_owned(),
+            });
         }
         self.known.lock().retain(|one| one.name != name);
         Ok(())
@@ -108,6 +117,22 @@ async fn a_deletion_that_waits_for_the_bucket_keeps_no_snapshot_from_being_made(
     work(&keeper, &shelf, 3 * MINUTE).await;
     // The newest, and the one that goes with the next look.
     assert_eq!(shelf.names().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_that_a_clone_needs_stays_and_is_no_failure() {
+    let (keeper, shelf) = (Keeper::new(every(MINUTE, 1)), Fake::at(FRIDAY));
+    work(&keeper, &shelf, 30).await;
+    let first = shelf.names()[0].clone();
+    *shelf.cloned.lock() = Some(first.clone());
+    work(&keeper, &shelf, 5 * MINUTE).await;
+    // With the newest one, and perhaps the one that goes with the next look.
+    assert!(shelf.names().len() <= 3 && shelf.names()[0] == first);
+    assert_eq!(keeper.failures.get(), 0);
+    assert_eq!(*keeper.trouble.lock(), None);
+    *shelf.cloned.lock() = None;
+    work(&keeper, &shelf, 2 * MINUTE).await;
+    assert!(!shelf.names().contains(&first));
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use forebay_meta::VolumeDescriptor;
 use forebay_meta::log_record::DataHeader;
 use forebay_metrics::{Samples, Source, Value};
-use forebay_types::{BlockIndex, BlockKey, Inode, PackId};
+use forebay_types::{BlockIndex, BlockKey, CheckpointId, Inode, PackId};
 use object_store::ObjectStoreExt;
 
 use super::context::fake::FakeSource;
@@ -244,4 +244,41 @@ async fn an_engine_commits_in_its_turn_and_a_flush_is_answered_after_its_checkpo
     }
     assert_eq!(note.done.load(Ordering::Relaxed), 1);
     task.abort();
+}
+
+#[tokio::test]
+async fn reclaiming_does_not_go_on_and_on_beside_a_page_of_dead_packs_that_are_pinned() {
+    let scene = scene().await;
+    let (world, publisher) = (&scene.world, &scene.publisher);
+    let (pinning, pinned) = (CheckpointId(7), 64);
+    let mut batch = forebay_meta::Batch::new();
+    // One more, behind a whole page of them.
+    for number in 1..=pinned + 1 {
+        let pack = PackId(number);
+        world
+            .packs
+            .put(pack, Bytes::from_static(b"x"))
+            .await
+            .unwrap();
+        let dead = forebay_meta::record::DeadPack::default();
+        batch.put(&forebay_meta::Key::DeadPack(pack), &dead);
+        if number <= pinned {
+            assert_eq!(world.sharing.pin(pinning, pack), Some(false));
+        }
+    }
+    world.catalog.store().commit(&batch).await.unwrap();
+    let steps = async || {
+        let mut steps = 0;
+        world.progress.note_garbage();
+        while world.progress.has_garbage() && steps < 10 {
+            publisher.reclaim().await.unwrap();
+            steps += 1;
+        }
+        steps
+    };
+    assert_eq!(steps().await, 1, "nothing changes before a publication");
+    assert_eq!(scene.packs().await, 65);
+    world.sharing.published(pinning);
+    assert!(steps().await < 10);
+    assert_eq!(scene.packs().await, 0);
 }

@@ -13,6 +13,7 @@ mod measure;
 #[allow(dead_code, reason = "each test uses some of it")]
 #[path = "../place/mod.rs"]
 mod place;
+mod refusals;
 mod scrubbed;
 
 use std::collections::BTreeMap;
