@@ -232,7 +232,8 @@ impl Files {
         self.state.node(found.inode).await.map(Some)
     }
 
-    /// Gives an object in the trash a name, which is free. It counts in the tree of the directory again.
+    /// Gives an object in the trash a name, which is free. It counts in the tree of the directory again. Others have
+    /// their turn before that: there may be many.
     async fn name_again(
         &self,
         directory: &Arc<Node>,
@@ -241,6 +242,7 @@ impl Files {
         entry: &TrashRecord,
     ) -> Result<Lsn> {
         check_new_name(name)?;
+        tokio::task::yield_now().await;
         self.state.admit_names(ClientId::default()).await?;
         let _names = directory.lock_names().await;
         if self.entry(directory, name).await?.is_some() {
