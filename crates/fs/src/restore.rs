@@ -148,11 +148,13 @@ impl From<ViewError> for RestoreError {
 
 impl Context {
     /// Repeats an operation that clients would repeat as well, until it is done, fails in another way, or the volume stops.
+    /// Others have their turn before each attempt: a tree may have millions of objects.
     async fn patiently<T, F>(&self, ask: impl Fn() -> F) -> Result<T, RestoreError>
     where
         F: Future<Output = Result<T, RestoreError>>,
     {
         loop {
+            tokio::task::yield_now().await;
             match ask().await {
                 Err(RestoreError::Away(_) | RestoreError::Volume(Error::Delay)) => {
                     self.state.signals.check_running()?;

@@ -432,6 +432,9 @@ pub(crate) fn leftovers(
     if !entries.snapshots.is_empty() || !entries.held.is_empty() {
         return Err("a deleted snapshot still holds packs".into());
     }
+    if !entries.trash.is_empty() {
+        return Err("the trash keeps what is over".into());
+    }
     if !entries.dead_packs.is_empty() || !entries.garbage.is_empty() {
         return Err("dead packs or removed files are never collected".into());
     }

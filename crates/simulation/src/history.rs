@@ -60,6 +60,16 @@ impl History {
         self.states.get(next).map(|(end, _)| *end)
     }
 
+    /// Whether no state from `position` on has anything in the trash that leaves by itself until then.
+    pub(crate) fn trash_rests_since(&self, position: u64, seconds: u64) -> bool {
+        let mut states = self.states.iter().rev();
+        let first = states.position(|(end, _)| *end <= position).unwrap_or(0);
+        let states = self.states.iter().rev().take(first + 1);
+        states
+            .map(|(_, state)| state)
+            .all(|state| state.trash_rests_until(seconds))
+    }
+
     /// Adds the state after a record that ends at `end`.
     pub(crate) fn push(&mut self, end: u64, state: State) {
         let newest = self.newest().clone();
@@ -71,9 +81,13 @@ impl History {
         self.states.push((end, Arc::new(state)));
     }
 
-    /// Drops the states after `position`, whose records are lost.
-    pub(crate) fn forget_after(&mut self, position: u64) {
+    /// Drops the states after `position`, whose records are lost, and from the others the content of restored files that
+    /// was not `published`.
+    pub(crate) fn forget_after(&mut self, position: u64, published: u64) {
         self.states.retain(|(end, _)| *end <= position);
+        for (_, state) in &mut self.states {
+            *state = state.after_crash(published);
+        }
         let newest = self.newest().clone();
         self.gone.retain(|inode| newest.get(*inode).is_none());
     }

@@ -1,11 +1,15 @@
 //! Judges whether the model allows a reply.
 
+mod recovered;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay_vfs::{Attributes, Error};
 
 use crate::model::{Body, State};
 use crate::operation::{Operation, Reply};
+pub(crate) use recovered::Placed;
 
 /// An operation at the time of its answer.
 pub(crate) struct Case<'a> {
@@ -16,6 +20,14 @@ pub(crate) struct Case<'a> {
     pub(crate) effect: Option<&'a Arc<State>>,
     /// Errors that mean "not now" are allowed: store or disk had faults.
     pub(crate) troubled: bool,
+    /// Snapshots whose deletion was ordered.
+    pub(crate) deleting: &'a BTreeSet<String>,
+    /// Another restore ran when it began.
+    pub(crate) is_second: bool,
+    /// Objects that it brought back from the trash.
+    pub(crate) back: &'a [u64],
+    /// The place of what it restored.
+    pub(crate) placed: Option<Placed>,
 }
 
 /// The attributes without the used space, which depends on publication.
@@ -30,6 +42,7 @@ impl Case<'_> {
     /// Returns why the reply is wrong, if it is.
     pub(crate) fn judge(&self, reply: &Reply) -> Result<(), String> {
         match reply {
+            _ if self.operation.has_many_records() => self.judge_many(reply),
             Reply::Failed(Error::Delay | Error::Io) | Reply::Stopped(_) if self.troubled => Ok(()),
             // An earlier call has deleted it: what the model cannot know.
             Reply::Failed(Error::NotFound)

@@ -4,26 +4,28 @@
 //! the log before and after each poll: so it knows, without access to the product's internals, which call made which
 //! record, and in which order.
 
+mod afterwards;
 mod calls;
+mod probe;
+mod restoring;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_fs::{Stopped, Volume};
-use forebay_types::Inode;
-use forebay_vfs::{FileSystem, SetAttributes};
 use parking_lot::Mutex;
 
+use crate::audit;
 use crate::bucket::StoreFaults;
 use crate::history::History;
 use crate::ledger::{Ledger, Unstable};
 use crate::machine::DiskFaults;
-use crate::model::ROOT;
-use crate::operation::{self, Operation};
-use crate::plan::{Action, Journal, Plan};
-use crate::recovery::{self, compare, open_and_compare};
+use crate::operation::Operation;
+use crate::plan::{Action, Hidden, Journal, Plan, What};
+use crate::recovery::{compare, open_and_compare};
 use crate::totals::Totals;
 use crate::world::{Step, World, WorldImage};
+pub(crate) use afterwards::{alone, by_hand, collect, delete_snapshots, publish};
 use calls::Calls;
 
 /// A moment at which the world could have stopped.
@@ -143,7 +145,8 @@ pub(crate) async fn live(
     let expected = ledger.end;
     let known = ledger.verifier;
     let recorder = Recorder::watch(&world, ledger);
-    let recovered = open_and_compare(&world, machine, plan, history).await?;
+    // This history has lost what the crash has lost.
+    let recovered = open_and_compare(&world, machine, plan, history, u64::MAX).await?;
     if recovered.end != expected {
         return Err(format!(
             "opened twice from the same image, once at {expected} and once at {}",
@@ -199,17 +202,36 @@ pub(crate) async fn live(
     })
 }
 
+/// Time that passes between two looks at the volume: less than the pause of the task that empties the trash.
+const SLICE_MS: u64 = 500;
+
 impl Gateway<'_> {
     async fn act(&mut self, action: &Action) -> Result<(), String> {
         match action {
             Action::Begin(draft) => {
                 let serial = self.world.number();
-                let state = self.history.newest();
-                let operation = draft.resolve(state, &self.history.gone, serial);
+                // One runs at a time; a second one is refused.
+                if draft.what == What::Restore
+                    && self.calls.is_restoring()
+                    && !serial.is_multiple_of(4)
+                {
+                    self.poll_calls()?;
+                    return self.notice();
+                }
+                let hidden = Hidden {
+                    gone: &self.history.gone,
+                    staged: &self.calls.staged(),
+                };
+                let operation = draft.resolve(self.history.newest(), hidden, serial);
                 self.begin(operation)?;
             }
             Action::Run(turns) => {
-                for _ in 0..*turns {
+                // A restore has many steps.
+                let turns = match self.calls.is_restoring() {
+                    true => 4 * u32::from(*turns),
+                    false => u32::from(*turns),
+                };
+                for _ in 0..turns {
                     tokio::task::yield_now().await;
                     self.poll_calls()?;
                 }
@@ -220,7 +242,16 @@ impl Gateway<'_> {
             }
             Action::Prepare => self.prepare(),
             Action::Advance { ms } => {
-                tokio::time::sleep(Duration::from_millis(u64::from(*ms))).await;
+                let mut left = u64::from(*ms);
+                while left > 0 {
+                    let part = left.min(SLICE_MS);
+                    left -= part;
+                    if self.successor.is_none() {
+                        self.world.pass(part);
+                    }
+                    tokio::time::sleep(Duration::from_millis(part)).await;
+                    self.notice()?;
+                }
                 self.poll_calls()?;
             }
             Action::WriteBack(seed) => {
@@ -246,6 +277,25 @@ impl Gateway<'_> {
                 }
             }
         }
+        self.notice()
+    }
+
+    /// Notes what the task has done that empties the trash. It makes one change in a second at most.
+    fn notice(&mut self) -> Result<(), String> {
+        let status = self.volume.status();
+        if status.end.0 == self.history.end() {
+            return Ok(());
+        }
+        let state = self.history.newest();
+        let before = state.trash().count() as u64;
+        let state = state.emptied(status.trash_entries, self.world.now())?;
+        self.totals.records += 1;
+        self.totals.trash_deleted += before - status.trash_entries;
+        self.trace
+            .note(|| format!("{}: {} left in the trash", status.end, status.trash_entries));
+        self.history.push(status.end.0, state);
+        self.recorder.lock().ledger.end = status.end.0;
+        self.world.step(Step::Appended);
         Ok(())
     }
 
@@ -304,11 +354,18 @@ impl Gateway<'_> {
         if self.recorder.lock().ledger.fenced {
             return Ok(());
         }
+        // The changes that the new gateway makes by itself would be a life of their own.
+        let published = audit::published(&self.world.image().bucket)?;
+        let soon = self.world.now().seconds.cast_unsigned() + 60;
+        if !self.history.trash_rests_since(published, soon) {
+            return Ok(());
+        }
         // The new gateway reads the bucket through a working store.
         self.world.set_store_faults(StoreFaults::default());
         self.recorder.lock().ledger.contested = true;
         let other = self.world.add_machine();
-        let recovered = open_and_compare(&self.world, other, self.plan, self.history)
+        let opening = open_and_compare(&self.world, other, self.plan, self.history, u64::MAX);
+        let recovered = opening
             .await
             .map_err(|why| format!("the gateway that takes over: {why}"))?;
         self.trace
@@ -363,10 +420,20 @@ impl Gateway<'_> {
         }
         self.calls.drop_all();
         // The limit counts in simulated time; a close that waits longer than this waits for ever.
-        let closing = self.volume.close(Duration::from_secs(30));
-        let closed = tokio::time::timeout(Duration::from_secs(3600), closing)
-            .await
-            .map_err(|_| "closing waits for ever".to_owned())?;
+        let volume = self.volume.clone();
+        let closing = volume.close(Duration::from_secs(30));
+        let mut closing = std::pin::pin!(closing);
+        let mut waited = 0;
+        let closed = loop {
+            let slice = Duration::from_millis(SLICE_MS);
+            let closed = tokio::time::timeout(slice, closing.as_mut()).await;
+            self.notice()?;
+            match closed {
+                Ok(closed) => break closed,
+                Err(_) if waited > 3_600_000 => return Err("closing waits for ever".to_owned()),
+                Err(_) => waited += SLICE_MS,
+            }
+        };
         self.trace.note(|| format!("closed: {closed:?}"));
         self.totals.closes += 1;
         let mut recorder = self.recorder.lock();
@@ -393,75 +460,4 @@ impl Gateway<'_> {
         self.totals.failed_flushes += flushes;
         self.totals.full_disks += full;
     }
-}
-
-/// Makes a volume publish everything, on a machine whose log this thread drives.
-pub(crate) async fn publish(world: &World, machine: usize, volume: &Volume) -> Result<u64, String> {
-    match by_hand(world, machine, volume.flush()).await? {
-        Ok(lsn) => Ok(lsn.0),
-        Err(why) => Err(format!("publishing after recovery: {why}")),
-    }
-}
-
-/// Changes something in a volume, publishes it, and waits until all garbage is collected.
-pub(crate) async fn collect(world: &World, machine: usize, volume: &Volume) -> Result<(), String> {
-    let change = SetAttributes {
-        mode: Some(0o750),
-        ..SetAttributes::default()
-    };
-    let changed = volume.setattr(&operation::ROOT, Inode(ROOT), &change, None);
-    let changed = by_hand(world, machine, changed).await?;
-    changed.map_err(|error| format!("a change after recovery: {error}"))?;
-    publish(world, machine, volume).await?;
-    // Background work pauses, and waits for the store; it needs only moments of this time.
-    tokio::time::sleep(Duration::from_secs(3600)).await;
-    Ok(())
-}
-
-/// Deletes all snapshots of a volume that is published, waits until their space is given back, and returns how many
-/// there were.
-pub(crate) async fn delete_snapshots(
-    world: &World,
-    machine: usize,
-    volume: &Volume,
-) -> Result<u64, String> {
-    let listed = by_hand(world, machine, volume.snapshots()).await?;
-    let listed = listed.map_err(|error| format!("the list of snapshots: {error}"))?;
-    for one in &listed {
-        let deleted = by_hand(world, machine, volume.delete_snapshot(&one.name)).await?;
-        deleted.map_err(|error| format!("deleting snapshot {}: {error}", one.name))?;
-    }
-    if !listed.is_empty() {
-        collect(world, machine, volume).await?;
-    }
-    Ok(listed.len() as u64)
-}
-
-/// Runs `work` on a machine whose log this thread drives.
-async fn by_hand<T>(
-    world: &World,
-    machine: usize,
-    work: impl Future<Output = T>,
-) -> Result<T, String> {
-    let hand = world.machine(machine, |machine| machine.hand.clone());
-    let mut work = std::pin::pin!(tokio::time::timeout(Duration::from_secs(3600), work));
-    loop {
-        if let Some(hand) = &hand {
-            hand.sync();
-            hand.prepare();
-        }
-        let turn = std::pin::pin!(tokio::time::sleep(Duration::from_millis(50)));
-        match futures_util::future::select(work.as_mut(), turn).await {
-            futures_util::future::Either::Left((done, _)) => {
-                return done.map_err(|_| "publishing after recovery waits for ever".to_owned());
-            }
-            futures_util::future::Either::Right(_) => {}
-        }
-    }
-}
-
-/// Runs `work` on its own runtime.
-pub(crate) fn alone<T>(work: impl Future<Output = T>) -> T {
-    let runtime = recovery::runtime();
-    runtime.block_on(tokio::task::unconstrained(work))
 }

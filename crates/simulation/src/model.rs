@@ -7,6 +7,9 @@
 mod apply;
 mod content;
 mod object;
+mod paths;
+mod restore;
+mod trash;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +18,8 @@ use forebay_vfs::{Attributes, FileKind, Timestamp};
 
 pub use content::{Content, HIGH, LOW};
 pub use object::{Body, Object};
+pub(crate) use restore::Stage;
+pub use trash::{Keep, Trashed};
 
 /// Inode of the root directory.
 pub const ROOT: u64 = 1;
@@ -25,11 +30,14 @@ pub struct State {
     objects: BTreeMap<u64, Arc<Object>>,
     /// The snapshots that were made, by name, each with its own state; also those that were deleted since.
     snapshots: BTreeMap<String, Arc<State>>,
+    /// The objects in the trash.
+    trash: BTreeMap<u64, Arc<Trashed>>,
+    keep: Keep,
 }
 
 impl State {
-    /// A newly formatted volume.
-    pub fn formatted(now: Timestamp) -> State {
+    /// A newly formatted volume, with a trash as `keep` says.
+    pub fn formatted(now: Timestamp, keep: Keep) -> State {
         let root = Object::new(
             Body::Directory {
                 parent: ROOT,
@@ -42,6 +50,8 @@ impl State {
         State {
             objects: BTreeMap::from([(ROOT, Arc::new(root))]),
             snapshots: BTreeMap::new(),
+            trash: BTreeMap::new(),
+            keep,
         }
     }
 

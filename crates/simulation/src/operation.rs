@@ -2,7 +2,10 @@
 
 use std::pin::Pin;
 
-use forebay_fs::{FlushError, SnapshotError, Stopped, Volume};
+use forebay_fs::{
+    FlushError, RestoreError, RestoreRequest, Restored, SnapshotError, Stopped, TrashEntry,
+    TrashError, Volume, Wanted,
+};
 use forebay_types::{Inode, Lsn};
 use forebay_vfs::{
     Attributes, Change, CreateMode, Created, Credentials, Device, Error, FileKind, FileSystem,
@@ -92,6 +95,13 @@ pub enum Operation {
     DeleteSnapshot {
         name: String,
     },
+    /// Put an object of a snapshot back.
+    Restore(RestoreRequest),
+    /// Bring objects back from the trash.
+    Undelete {
+        wanted: Wanted,
+        to: Option<Vec<u8>>,
+    },
 }
 
 /// The reply to an operation.
@@ -112,6 +122,11 @@ pub enum Reply {
     Kept,
     /// The deletion of a snapshot has begun, or cannot begin yet.
     Deleted(bool),
+    Restored(Restored),
+    NotRestored(RestoreError),
+    /// Objects are back from the trash, and so many stay there.
+    Undeleted(Vec<TrashEntry>, u64),
+    NotUndeleted(TrashError),
     Failed(Error),
     Stopped(Stopped),
 }
@@ -137,13 +152,17 @@ fn refused(error: SnapshotError) -> Reply {
 }
 
 impl Operation {
-    /// Begins the operation; it does nothing before it is polled.
-    pub(crate) fn call(&self, volume: &Volume) -> Call {
+    /// Begins the operation; it does nothing before it is polled. What it removes stays in the trash for `trash` seconds.
+    pub(crate) fn call(&self, volume: &Volume, trash: u32) -> Call {
         let (volume, operation) = (volume.clone(), self.clone());
-        Box::pin(async move { operation.run(&volume).await })
+        let caller = Credentials {
+            trash,
+            ..Credentials::ROOT
+        };
+        Box::pin(async move { operation.run(&volume, &caller).await })
     }
 
-    async fn run(&self, volume: &Volume) -> Reply {
+    async fn run(&self, volume: &Volume, caller: &Credentials) -> Reply {
         match self {
             Operation::Create {
                 directory,
@@ -193,16 +212,16 @@ impl Operation {
                 |(attributes, change)| Reply::Linked(attributes, change),
             ),
             Operation::Remove { directory, name } => reply(
-                volume.remove(&ROOT, Inode(*directory), name).await,
+                volume.remove(caller, Inode(*directory), name).await,
                 Reply::Changed,
             ),
             Operation::Rmdir { directory, name } => reply(
-                volume.rmdir(&ROOT, Inode(*directory), name).await,
+                volume.rmdir(caller, Inode(*directory), name).await,
                 Reply::Changed,
             ),
             Operation::Rename { from, old, to, new } => reply(
                 volume
-                    .rename(&ROOT, (Inode(*from), old), (Inode(*to), new))
+                    .rename(caller, (Inode(*from), old), (Inode(*to), new))
                     .await,
                 |(from, to)| Reply::Renamed(from, to),
             ),
@@ -262,7 +281,24 @@ impl Operation {
                 Err(SnapshotError::NotPublished(_)) => Reply::Deleted(false),
                 Err(error) => refused(error),
             },
+            Operation::Restore(request) => match volume.restore_while_polled(request).await {
+                Ok(restored) => Reply::Restored(restored),
+                Err(RestoreError::Flush(FlushError::Stopped(why))) => Reply::Stopped(why),
+                Err(error) => Reply::NotRestored(error),
+            },
+            Operation::Undelete { wanted, to } => {
+                match volume.undelete(wanted, to.as_deref()).await {
+                    Ok((entries, left)) => Reply::Undeleted(entries, left),
+                    Err(TrashError::Volume(error)) => Reply::Failed(error),
+                    Err(error) => Reply::NotUndeleted(error),
+                }
+            }
         }
+    }
+
+    /// Whether it may make several records.
+    pub(crate) fn has_many_records(&self) -> bool {
+        matches!(self, Operation::Restore(_) | Operation::Undelete { .. })
     }
 
     /// Whether its reply promises that its effect is on stable storage (RFC 1813 section 4.8).

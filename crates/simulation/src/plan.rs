@@ -10,9 +10,10 @@ use std::fmt;
 
 use crate::bucket::StoreFaults;
 use crate::machine::DiskFaults;
+use crate::model::Keep;
 use crate::random::Random;
 
-pub(crate) use draft::{Draft, What};
+pub(crate) use draft::{Draft, Hidden, What};
 
 /// One action of a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,6 +93,8 @@ pub struct Plan {
     pub journal: Journal,
     /// Whether dirty bytes close a checkpoint early.
     pub small_checkpoints: bool,
+    /// The volume's trash.
+    pub keep: Keep,
     /// The actions, each with its number in the full plan.
     pub actions: Vec<(u32, Action)>,
 }
@@ -114,6 +117,14 @@ impl Plan {
             _ => Journal::Commit,
         };
         let small_checkpoints = random.percent(50);
+        let keep = Keep {
+            seconds: [0, 0, 0, 1, 4, 20, 100_000][random.below(7) as usize],
+            // More than any file needs.
+            limit: match random.percent(50) {
+                true => 30_000,
+                false => u64::MAX,
+            },
+        };
         let mut actions = Vec::new();
         for life in 0..3 + random.below(3) {
             let with_faults = perils.faults && random.percent(if life == 0 { 30 } else { 60 });
@@ -138,6 +149,7 @@ impl Plan {
             seed,
             journal,
             small_checkpoints,
+            keep,
             actions: (0..).zip(actions).collect(),
         }
     }

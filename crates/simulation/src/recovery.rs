@@ -1,5 +1,8 @@
 //! Opens the state that a crash leaves, and compares all of it with the model.
 
+mod trash;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_fs::{CommitMode, Dedup, FsConfig, LogConfig, Volume};
@@ -12,6 +15,7 @@ use crate::model::{Body, HIGH, LOW, Object, ROOT, State};
 use crate::operation;
 use crate::plan::{Journal, Plan};
 use crate::world::World;
+pub(crate) use trash::{compare_trash, empty_trash, undelete};
 
 /// Longer than any opening may take, in simulated time: one that takes longer waits for ever.
 const TIMEOUT: Duration = Duration::from_secs(3600);
@@ -22,6 +26,8 @@ const SEGMENT: u64 = 16 << 10;
 /// The result of an opening.
 pub(crate) struct Recovered {
     pub(crate) volume: Volume,
+    /// The state at that position.
+    pub(crate) state: Arc<State>,
     /// The position to which it recovered.
     pub(crate) end: u64,
     /// Its write verifier, if there is a file for the COMMIT that returns it.
@@ -63,6 +69,7 @@ pub(crate) fn config(plan: &Plan) -> FsConfig {
         background_rate: 1 << 30,
         background_requests: 1 << 20,
         orphan_grace: Duration::ZERO,
+        trash_limit: plan.keep.limit,
         // Its machines take the volume from one another all the time, on purpose.
         takeover: forebay_fs::Takeover::Allow,
         ..FsConfig::new("/simulated".into())
@@ -80,12 +87,13 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// Opens the volume on a machine of `world` and compares it with the state that `history` has for the recovered
-/// position.
+/// position, without the content of restored files that was not `published`.
 pub(crate) async fn open_and_compare(
     world: &World,
     machine: usize,
     plan: &Plan,
     history: &History,
+    published: u64,
 ) -> Result<Recovered, String> {
     let store = world.store();
     let opening = Volume::open_in(&store, config(plan), world.environment(machine));
@@ -101,16 +109,22 @@ pub(crate) async fn open_and_compare(
     let end = volume.status().end.0;
     let state = history
         .at(end)
-        .ok_or_else(|| format!("recovery came to {end}, where no record ends"))?;
+        .ok_or_else(|| format!("recovery came to {end}, where no record ends"))?
+        .after_crash(published);
+    let state = &state;
     compare(&volume, state)
         .await
         .map_err(|why| format!("recovered to {end}: {why}"))?;
     compare_snapshots(&volume, state, history)
         .await
         .map_err(|why| format!("recovered to {end}: {why}"))?;
+    compare_trash(&volume, state)
+        .await
+        .map_err(|why| format!("recovered to {end}: {why}"))?;
     let verifier = verifier(&volume, state).await?;
     Ok(Recovered {
         volume,
+        state: state.clone(),
         end,
         verifier,
     })

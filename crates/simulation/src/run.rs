@@ -121,13 +121,14 @@ pub fn run(plan: &Plan, scope: &Scope, trace: &mut Trace) -> Result<Totals, Fail
             image: left,
             machine: left_machine,
             end,
+            published,
             settled,
             bucket,
             verifier,
             certain,
         } = next;
         trace.note(|| format!("the world goes on from {end} on machine {left_machine:?}"));
-        history.forget_after(end);
+        history.forget_after(end, published);
         unstable = lived.unstable;
         unstable.retain(|write| write.end <= end);
         if !certain {
@@ -161,7 +162,7 @@ fn formatted(plan: &Plan) -> Result<(WorldImage, History), String> {
     .map_err(|error| format!("formatting: {error}"))?;
     let mut image = world.image();
     image.machines.clear();
-    Ok((image, History::new(State::formatted(now))))
+    Ok((image, History::new(State::formatted(now, plan.keep))))
 }
 
 /// The actions of each life; each but perhaps the last ends with its crash.

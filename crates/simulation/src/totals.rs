@@ -52,6 +52,14 @@ pub struct Totals {
     pub collections: u64,
     /// Snapshots that were read and deleted after recoveries.
     pub snapshots: u64,
+    /// Objects that left the trash at the end of recoveries.
+    pub emptied: u64,
+    /// Objects that restores put back in the lives.
+    pub restored: u64,
+    /// Objects that came back from the trash in the lives.
+    pub undeleted: u64,
+    /// Objects that the trash lost in the lives, by age or because room was needed.
+    pub trash_deleted: u64,
     /// Most packs that a crash between upload and publication left in one bucket.
     pub most_unknown_packs: u64,
 }
@@ -109,6 +117,10 @@ impl AddAssign for Totals {
         self.collected_packs += other.collected_packs;
         self.collections += other.collections;
         self.snapshots += other.snapshots;
+        self.emptied += other.emptied;
+        self.restored += other.restored;
+        self.undeleted += other.undeleted;
+        self.trash_deleted += other.trash_deleted;
         self.most_unknown_packs = self.most_unknown_packs.max(other.most_unknown_packs);
     }
 }
@@ -137,9 +149,13 @@ impl fmt::Display for Totals {
             ("packs rewritten", self.rewritten_packs),
             ("orphans deleted", self.orphans_deleted),
             ("bytes found, not uploaded", self.shared_bytes),
+            ("objects restored", self.restored),
+            ("objects undeleted", self.undeleted),
+            ("objects that left trash", self.trash_deleted),
             ("everything collected", self.collections),
             ("  packs that were", self.collected_packs),
             ("  snapshots deleted", self.snapshots),
+            ("  objects out of trash", self.emptied),
         ] {
             writeln!(f, "{what:<26}{count:>10}")?;
         }

@@ -187,6 +187,16 @@ impl World {
         time(contents.clock_ns)
     }
 
+    /// The time.
+    pub(crate) fn now(&self) -> Timestamp {
+        time(self.0.lock().clock_ns)
+    }
+
+    /// Moves the clock.
+    pub(crate) fn pass(&self, ms: u64) {
+        self.0.lock().clock_ns += ms * 1_000_000;
+    }
+
     /// Sometimes yields to other tasks, as a request to the bucket does.
     pub(crate) async fn travel(&self) {
         let turns = {

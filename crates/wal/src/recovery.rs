@@ -64,7 +64,8 @@
 //! short log.
 //!
 //! Bytes behind the end are never read again: [`Recovery::into_wal`] first flushes the recovered records to stable
-//! storage, renames later segments, and then continues in a new segment with a new salt.
+//! storage, clears whole records behind the end, renames later segments, and then continues in a new segment with a new
+//! salt.
 
 pub(crate) mod cursor;
 mod folder;
@@ -218,6 +219,8 @@ pub struct Recovery {
     /// Files with records but without a valid header.
     headless: Vec<LogFile>,
     end: Lsn,
+    /// End of the last whole record behind the end in the last segment of the chain.
+    behind: Option<Lsn>,
     tail: Tail,
     ending: Known,
     /// The durable LSN, by the headers and by the log's position.
@@ -306,6 +309,7 @@ impl Recovery {
             discarded,
             headless,
             end: from,
+            behind: None,
             tail: Tail::Clean,
             ending,
             durable: durable.unwrap_or(Lsn::ZERO).max(ending.durable),
@@ -317,6 +321,7 @@ impl Recovery {
             storage,
         };
         let mut traces = recovery.follow(begun)?;
+        recovery.behind = traces.beyond;
         // A record of an earlier life of the file lies below the published LSN.
         let lost = first_records
             .into_iter()

@@ -252,6 +252,7 @@ impl Context {
                 }
             }
             if below.is_empty() {
+                tokio::task::yield_now().await;
                 let removed = files.remove(ROOT, parent, &name, is_directory).await?;
                 // Nothing depends on it.
                 let _ = removed.end;

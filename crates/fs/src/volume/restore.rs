@@ -19,11 +19,25 @@ impl Volume {
     ///
     /// See [`RestoreError`]. While the bucket does not answer, it waits, as [`flush`](Volume::flush) does.
     pub async fn restore(&self, request: RestoreRequest) -> Result<Restored, RestoreError> {
-        let (restore, mode) = (self.rooms.restore.clone(), self.commit);
-        let restoring = async move { restore.run(&request, mode).await };
-        match tokio::spawn(caused(Cause::Metadata, Box::pin(restoring))).await {
+        let volume = self.clone();
+        let restoring = async move { volume.restore_while_polled(&request).await };
+        match tokio::spawn(Box::pin(restoring)).await {
             Ok(result) => result,
             Err(error) => Err(RestoreError::Unreadable(error.to_string())),
         }
+    }
+
+    /// Like [`restore`](Volume::restore), and ends when the future is dropped: then `.forebay-restore` may be left, as
+    /// after a crash. Yields to other tasks after each change.
+    ///
+    /// # Errors
+    ///
+    /// As of [`restore`](Volume::restore).
+    pub async fn restore_while_polled(
+        &self,
+        request: &RestoreRequest,
+    ) -> Result<Restored, RestoreError> {
+        let restoring = self.rooms.restore.run(request, self.commit);
+        caused(Cause::Metadata, Box::pin(restoring)).await
     }
 }

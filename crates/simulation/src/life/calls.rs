@@ -1,17 +1,19 @@
 //! The calls of clients in flight, and the results of polling them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use forebay_types::Inode;
-use forebay_vfs::{FileSystem, Stability};
+use forebay_vfs::{FileKind, Stability, Timestamp};
 
-use super::Gateway;
-use crate::judge::Case;
+use super::restoring::Restoring;
+use super::{Gateway, probe};
+use crate::audit;
+use crate::judge::{Case, Placed};
 use crate::ledger::Unstable;
 use crate::model::State;
-use crate::operation::{self, Call, Operation, Reply};
+use crate::operation::{Call, Operation, Reply};
 use crate::world::Step;
 
 /// Most calls in flight.
@@ -27,8 +29,14 @@ struct Running {
     unstable: usize,
     /// Position of the log when it began.
     began: u64,
-    /// End of its record, and the state after it.
+    /// End of its last record, and the state after it.
     effect: Option<(u64, Arc<State>)>,
+    /// The steps of a restore.
+    restoring: Option<Restoring>,
+    /// Another restore ran when it began.
+    is_second: bool,
+    /// Objects that it brought back from the trash.
+    back: Vec<u64>,
 }
 
 /// All calls in flight.
@@ -46,6 +54,19 @@ impl Calls {
         if !self.running.is_empty() {
             self.running.remove(pick as usize % self.running.len());
         }
+    }
+
+    pub(super) fn is_restoring(&self) -> bool {
+        self.running.iter().any(|call| call.restoring.is_some())
+    }
+
+    /// The objects of a restore that runs.
+    pub(super) fn staged(&self) -> BTreeSet<u64> {
+        let restoring = self
+            .running
+            .iter()
+            .filter_map(|call| call.restoring.as_ref());
+        restoring.flat_map(Restoring::staged).collect()
     }
 
     pub(super) fn drop_all(&mut self) {
@@ -72,14 +93,24 @@ impl Gateway<'_> {
         if let Operation::DeleteSnapshot { name } = &operation {
             self.history.deleting.insert(name.clone());
         }
-        let call = operation.call(&self.volume);
+        let call = operation.call(&self.volume, self.plan.keep.seconds);
         self.totals.operations += 1;
+        let is_restore = |operation: &Operation| matches!(operation, Operation::Restore(_));
+        let mut others = self.calls.running.iter();
+        let is_second = others.any(|other| is_restore(&other.operation));
+        let restoring = match &operation {
+            Operation::Restore(request) => Restoring::of(request, self.history.newest()),
+            _ => None,
+        };
         self.calls.running.push(Running {
             call,
             since: self.history.len() - 1,
             unstable: self.unstable.len(),
             began: self.history.end(),
             effect: None,
+            restoring,
+            is_second,
+            back: Vec::new(),
             operation,
         });
         self.poll(self.calls.running.len() - 1).map(drop)
@@ -98,6 +129,7 @@ impl Gateway<'_> {
 
     /// Polls one call; returns whether it has ended.
     fn poll(&mut self, at: usize) -> Result<bool, String> {
+        self.notice()?;
         let now = self.world.tick();
         let before = self.volume.status().end.0;
         self.recorder.lock().ledger.polling = true;
@@ -112,24 +144,9 @@ impl Gateway<'_> {
         }
         if after != before {
             self.totals.records += 1;
+            let state = self.effect(at, (now, after))?;
+            self.history.push(after, state);
             let running = &mut self.calls.running[at];
-            let shown = || format!("{:?}", running.operation);
-            if running.effect.is_some() {
-                return Err(format!("{} was recorded twice", shown()));
-            }
-            let made = made(&self.volume, &running.operation);
-            let state = self.history.newest();
-            let effect = state.apply(&running.operation, now, made);
-            match effect {
-                Ok(Some(state)) => self.history.push(after, state),
-                Ok(None) => return Err(format!("{} was recorded and changes nothing", shown())),
-                Err(errors) => {
-                    return Err(format!(
-                        "{} was recorded, where it must fail with {errors:?}",
-                        shown()
-                    ));
-                }
-            }
             running.effect = Some((after, self.history.newest().clone()));
             self.trace
                 .note(|| format!("{after}: {}", short(&running.operation)));
@@ -143,6 +160,48 @@ impl Gateway<'_> {
         Ok(true)
     }
 
+    /// The state after a record of a call, which ends at `end`.
+    fn effect(&mut self, at: usize, (now, end): (Timestamp, u64)) -> Result<State, String> {
+        let running = &mut self.calls.running[at];
+        let operation = &running.operation;
+        let state = self.history.newest();
+        let shown = |why| format!("{operation:?}: {why}");
+        match operation {
+            Operation::Restore(_) => {
+                let restoring = running.restoring.as_mut();
+                let restoring = restoring.ok_or("a restore of nothing was recorded")?;
+                let followed = restoring.follow(&self.volume, state, (now, end));
+                let followed = followed.map_err(shown)?;
+                if restoring.placed.is_some() {
+                    let published = audit::published(&self.world.image().bucket)?;
+                    let whole = restoring.end_of_staging();
+                    if published < whole && !self.recorder.lock().ledger.fenced {
+                        return Err(format!(
+                            "a restore has its name, and the bucket is at {published} instead of {whole}"
+                        ));
+                    }
+                }
+                return Ok(followed);
+            }
+            Operation::Undelete { to, .. } => {
+                let states = self.history.since(running.since);
+                let (state, inode) = back(&self.volume, state, states, (to.as_deref(), now))
+                    .map_err(|why| format!("{operation:?}: {why}"))?;
+                running.back.push(inode);
+                return Ok(state);
+            }
+            _ if running.effect.is_some() => return Err(shown("recorded twice".to_owned())),
+            _ => {}
+        }
+        match state.apply(operation, now, made(&self.volume, operation)) {
+            Ok(Some(state)) => Ok(state),
+            Ok(None) => Err(format!("{operation:?} was recorded and changes nothing")),
+            Err(errors) => Err(format!(
+                "{operation:?} was recorded, where it must fail with {errors:?}"
+            )),
+        }
+    }
+
     /// Handles the answer to a call.
     fn settle(&mut self, running: Running, reply: &Reply) -> Result<(), String> {
         let states: Vec<Arc<State>> = self.history.since(running.since).cloned().collect();
@@ -151,12 +210,25 @@ impl Gateway<'_> {
             states: &states,
             effect: running.effect.as_ref().map(|(_, state)| state),
             troubled: self.troubled,
+            deleting: &self.history.deleting,
+            is_second: running.is_second,
+            back: &running.back,
+            placed: running.restoring.as_ref().and_then(|restoring| {
+                Some(Placed {
+                    directory: restoring.placed?,
+                    objects: restoring.objects(),
+                    aside: restoring.aside.clone(),
+                })
+            }),
         };
         case.judge(reply)
             .map_err(|why| format!("{}: {why}", short(&running.operation)))?;
         self.trace
             .note(|| format!("answered {}: {}", short(&running.operation), brief(reply)));
-        if matches!(reply, Reply::Failed(_) | Reply::Stopped(_)) {
+        if matches!(
+            reply,
+            Reply::Failed(_) | Reply::Stopped(_) | Reply::NotRestored(_) | Reply::NotUndeleted(_)
+        ) {
             self.totals.failed_operations += 1;
             return Ok(());
         }
@@ -208,6 +280,13 @@ impl Gateway<'_> {
                 }
                 ledger.promise_bucket(lsn.0);
             }
+            (Operation::Restore(_), Reply::Restored(restored)) => {
+                let restoring = running.restoring.as_ref();
+                let end = restoring.map_or(0, Restoring::end_of_staging);
+                ledger.promise_bucket(end);
+                self.totals.restored += restored.objects;
+            }
+            (Operation::Undelete { .. }, _) => self.totals.undeleted += running.back.len() as u64,
             _ => {}
         }
         Ok(())
@@ -225,12 +304,38 @@ fn made(volume: &forebay_fs::Volume, operation: &Operation) -> u64 {
     else {
         return 0;
     };
-    let mut lookup = std::pin::pin!(volume.lookup(&operation::ROOT, Inode(*directory), name));
-    let mut context = Context::from_waker(Waker::noop());
-    match lookup.as_mut().poll(&mut context) {
-        Poll::Ready(Ok(attributes)) => attributes.inode.0,
-        _ => 0,
+    probe::found(volume, *directory, name).unwrap_or_default()
+}
+
+/// The state after an object has come back from the trash, and its inode. It gets its name in its own directory, unless
+/// it gets another name on purpose, or that directory was gone at some time since the call began.
+fn back<'a>(
+    volume: &forebay_fs::Volume,
+    state: &State,
+    mut states: impl Iterator<Item = &'a Arc<State>>,
+    (to, now): (Option<&[u8]>, Timestamp),
+) -> Result<(State, u64), String> {
+    let is_back = |inode: &u64| probe::attributes(volume, *inode).is_some();
+    let (inode, trashed) = state
+        .trash()
+        .find(|(inode, _)| is_back(inode))
+        .ok_or("nothing has come back from the trash")?;
+    let name = match to {
+        Some(to) => to.rsplit(|byte| *byte == b'/').next().unwrap_or(to),
+        None => &trashed.name,
+    };
+    for directory in state.of_kind(FileKind::Directory) {
+        if probe::found(volume, directory, name) != Some(inode) {
+            continue;
+        }
+        let mut missing = || states.any(|state| state.get(trashed.directory).is_none());
+        if directory != trashed.directory && to.is_none() && !missing() {
+            return Err(format!("object {inode} is back in {directory}"));
+        }
+        let state = state.brought_back(inode, (directory, name), now);
+        return Ok((state.ok_or("it is not in the trash")?, inode));
     }
+    Err(format!("object {inode} has come back and has no name"))
 }
 
 /// An operation in one line.
@@ -258,6 +363,8 @@ fn brief(reply: &Reply) -> String {
         Reply::Read(read) => format!("{} bytes", read.data.concat().len()),
         Reply::Listed(listing) => format!("{} entries", listing.entries.len()),
         Reply::Flushed(lsn) => format!("published up to {lsn}"),
+        Reply::NotRestored(error) => error.to_string(),
+        Reply::NotUndeleted(error) => error.to_string(),
         Reply::Failed(error) => format!("{error:?}"),
         Reply::Stopped(why) => format!("stopped: {why}"),
         _ => "done".into(),

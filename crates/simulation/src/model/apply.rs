@@ -54,9 +54,7 @@ impl State {
                 let mut state = self.clone();
                 if let Some(object) = state.change(*inode) {
                     object.changed(now);
-                    if let Body::Regular(content) = &mut object.body {
-                        content.write(*offset, data);
-                    }
+                    object.change_content(|content| content.write(*offset, data));
                 }
                 Ok(Some(state))
             }
@@ -90,6 +88,8 @@ impl State {
             // Another call may have deleted it.
             Operation::DeleteSnapshot { name } if self.snapshots.contains_key(name) => Ok(None),
             Operation::DeleteSnapshot { .. } => refuse(Error::NotFound),
+            // Each of their records is followed by itself.
+            Operation::Restore(_) | Operation::Undelete { .. } => Ok(None),
         }
     }
 
@@ -199,7 +199,7 @@ impl State {
     }
 
     /// Adds a name to a directory, under `cookie` or, without it, a new one.
-    fn count_in(
+    pub(super) fn count_in(
         &mut self,
         directory: u64,
         name: &[u8],
@@ -247,13 +247,13 @@ impl State {
         Some(cookie)
     }
 
-    /// Removes one name of the object, perhaps its last.
-    fn drop_name(&mut self, inode: u64, now: Timestamp) {
+    /// Removes this name of the object, perhaps its last.
+    fn drop_name(&mut self, inode: u64, name: (u64, &[u8]), now: Timestamp) {
         let last = self
             .get(inode)
             .is_none_or(|object| object.kind() == FileKind::Directory || object.nlink <= 1);
         if last {
-            self.objects.remove(&inode);
+            self.lose(inode, name, now);
         } else if let Some(object) = self.change(inode) {
             object.nlink -= 1;
             object.ctime = now;
@@ -301,7 +301,7 @@ impl State {
         }
         let mut state = self.clone();
         state.count_out(directory, name, kind, now);
-        state.drop_name(inode, now);
+        state.drop_name(inode, (directory, name), now);
         Ok(Some(state))
     }
 
@@ -339,7 +339,7 @@ impl State {
         let mut cookie = own.filter(|_| from == to);
         if let Some((inode, object)) = replaced {
             cookie = state.count_out(to, new, object.kind(), now);
-            state.drop_name(inode, now);
+            state.drop_name(inode, (to, new), now);
         }
         state.count_in(to, new, moved, kind, cookie, now);
         if let Some(object) = state.change(moved) {
@@ -381,8 +381,8 @@ impl State {
         let Some(object) = state.change(inode) else {
             return refuse(Error::Stale);
         };
-        if let (Some(size), Body::Regular(content)) = (set.size, &mut object.body) {
-            content.truncate(size);
+        if let Some(size) = set.size {
+            object.change_content(|content| content.truncate(size));
             object.mtime = now;
         }
         object.uid = set.uid.unwrap_or(object.uid);

@@ -33,6 +33,16 @@ impl Content {
         self.size
     }
 
+    /// The most bytes that were written, and not cut off.
+    pub fn written_at_most(&self) -> u64 {
+        self.windows.iter().map(|bytes| bytes.len() as u64).sum()
+    }
+
+    /// Whether all bytes are zeros.
+    pub fn is_zero(&self) -> bool {
+        self.windows.iter().flatten().all(|byte| *byte == 0)
+    }
+
     /// Overwrites bytes, which must lie in one window.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         let end = offset + data.len() as u64;

@@ -41,6 +41,17 @@ pub struct Object {
     pub ctime: Timestamp,
     /// The verifier of the CREATE that made it.
     pub verifier: Option<[u8; 8]>,
+    /// Its content was restored, and may be lost in a crash.
+    pub grafted: Option<Grafted>,
+}
+
+/// A restored content, which the log does not have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grafted {
+    /// End of the record; what is published from there on has the content.
+    pub end: u64,
+    /// The content without it.
+    pub without: Content,
 }
 
 impl Object {
@@ -61,6 +72,7 @@ impl Object {
             mtime: now,
             ctime: now,
             verifier: None,
+            grafted: None,
         }
     }
 
@@ -99,6 +111,16 @@ impl Object {
             atime: self.atime,
             mtime: self.mtime,
             ctime: self.ctime,
+        }
+    }
+
+    /// Changes the content of a file, also the one that a crash would leave.
+    pub(super) fn change_content(&mut self, change: impl Fn(&mut Content)) {
+        if let Body::Regular(content) = &mut self.body {
+            change(content);
+        }
+        if let Some(grafted) = &mut self.grafted {
+            change(&mut grafted.without);
         }
     }
 

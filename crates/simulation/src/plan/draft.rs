@@ -1,8 +1,12 @@
 //! Operations whose objects are not chosen yet.
 
+mod recovered;
+
+use std::collections::BTreeSet;
+
 use forebay_vfs::{CreateMode, Device, FileKind, SetAttributes, SetTime, Stability, Timestamp};
 
-use crate::model::{Body, HIGH, LOW, Object, State};
+use crate::model::{HIGH, LOW, State};
 use crate::operation::{NewObject, Operation};
 use crate::random::Random;
 
@@ -33,10 +37,12 @@ pub enum What {
     Flush,
     Snapshot,
     DeleteSnapshot,
+    Restore,
+    Undelete,
 }
 
 /// Weight of each kind.
-const MIX: [(What, u64); 22] = [
+const MIX: [(What, u64); 24] = [
     (What::CreateUnchecked, 6),
     (What::CreateGuarded, 4),
     (What::CreateExclusive, 4),
@@ -59,6 +65,8 @@ const MIX: [(What, u64); 22] = [
     (What::Lookup, 2),
     (What::Snapshot, 3),
     (What::DeleteSnapshot, 1),
+    (What::Restore, 5),
+    (What::Undelete, 3),
 ];
 
 /// Names that clients use.
@@ -99,15 +107,15 @@ impl Draft {
         }
     }
 
-    /// The operation in a file system with this state, in which the objects `gone` are deleted. `serial` makes the
+    /// The operation in a file system with this state, on objects of which some are `hidden`. `serial` makes the
     /// written bytes unlike all others.
-    pub(crate) fn resolve(&self, state: &State, gone: &[u64], serial: u64) -> Operation {
+    pub(crate) fn resolve(&self, state: &State, hidden: Hidden<'_>, serial: u64) -> Operation {
         let [first, second, third, fourth, fifth] = self.picks;
-        let at = |kind| object(state, gone, kind, first);
+        let at = |kind| object(state, hidden, kind, first);
         let directory = at(FileKind::Directory);
         let file = at(FileKind::Regular);
         let free = || name(second);
-        let taken = |directory, pick| existing(state, directory, pick);
+        let taken = |directory, pick| existing(state, hidden, directory, pick);
         let mode = fourth.is_multiple_of(3).then_some(fourth >> 8 & 0o777);
         match self.what {
             What::CreateUnchecked => Operation::Create {
@@ -166,7 +174,7 @@ impl Draft {
                 }
             }
             What::Link => Operation::Link {
-                inode: object(state, gone, FileKind::Regular, third),
+                inode: object(state, hidden, FileKind::Regular, third),
                 directory,
                 name: free(),
             },
@@ -182,7 +190,7 @@ impl Draft {
                 let to = if fourth.is_multiple_of(2) {
                     directory
                 } else {
-                    object(state, gone, FileKind::Directory, fourth / 2)
+                    object(state, hidden, FileKind::Directory, fourth / 2)
                 };
                 Operation::Rename {
                     from: directory,
@@ -264,12 +272,35 @@ impl Draft {
                     name: snapshots.keys().nth(pick).cloned().unwrap_or_default(),
                 }
             }
+            What::Restore if state.snapshots().is_empty() && !first.is_multiple_of(8) => {
+                Operation::Snapshot {
+                    name: format!("s{serial}"),
+                }
+            }
+            What::Restore => self.restore(state, directory),
+            What::Undelete if state.trash().next().is_none() && !first.is_multiple_of(8) => {
+                Operation::Remove {
+                    directory,
+                    name: taken(directory, second),
+                }
+            }
+            What::Undelete => self.undelete(state, directory),
         }
     }
 }
 
+/// Objects that clients do not find in a state.
+#[derive(Clone, Copy)]
+pub(crate) struct Hidden<'a> {
+    /// Deleted ones: their numbers are used all the same.
+    pub(crate) gone: &'a [u64],
+    /// Those of a restore that runs.
+    pub(crate) staged: &'a BTreeSet<u64>,
+}
+
 /// Usually an object of this kind, sometimes another one, sometimes a deleted one.
-fn object(state: &State, gone: &[u64], kind: FileKind, pick: u32) -> u64 {
+fn object(state: &State, hidden: Hidden<'_>, kind: FileKind, pick: u32) -> u64 {
+    let Hidden { gone, staged } = hidden;
     let odd = pick % 32;
     let pick = pick as usize / 32;
     if odd == 0 && !gone.is_empty() {
@@ -279,6 +310,7 @@ fn object(state: &State, gone: &[u64], kind: FileKind, pick: u32) -> u64 {
     if odd == 1 || fitting.is_empty() {
         fitting = state.objects().map(|(inode, _)| inode).collect();
     }
+    fitting.retain(|inode| !staged.contains(inode));
     // Newer objects are chosen more often.
     let last = fitting.len().saturating_sub(if odd < 12 { 2 } else { 12 });
     let fitting = &fitting[last..];
@@ -293,18 +325,16 @@ fn name(pick: u32) -> Vec<u8> {
 }
 
 /// Usually an existing name.
-fn existing(state: &State, directory: u64, pick: u32) -> Vec<u8> {
-    if let Some(Object {
-        body: Body::Directory { entries, .. },
-        ..
-    }) = state.get(directory)
-        && !entries.is_empty()
-        && !pick.is_multiple_of(12)
-        && let Some((name, _)) = entries.values().nth(pick as usize / 12 % entries.len())
-    {
-        return name.clone();
+fn existing(state: &State, hidden: Hidden<'_>, directory: u64, pick: u32) -> Vec<u8> {
+    let names = state.names_in(directory);
+    let names: Vec<&[u8]> = names
+        .filter(|(_, inode)| !hidden.staged.contains(inode))
+        .map(|(name, _)| name)
+        .collect();
+    match names.get(pick as usize / 12 % names.len().max(1)) {
+        Some(name) if !pick.is_multiple_of(12) => name.to_vec(),
+        _ => name(pick / 12),
     }
-    name(pick / 12)
 }
 
 /// A size that a file may get: in a window, at its edges, or in the hole between them.

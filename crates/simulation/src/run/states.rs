@@ -12,7 +12,9 @@ use crate::ledger::{Ledger, Unstable};
 use crate::life::{Recorder, Stop, alone, collect, delete_snapshots, publish};
 use crate::plan::{Crash, Journal, Left, Plan};
 use crate::random::Random;
-use crate::recovery::{compare, compare_contents, compare_snapshots, config, open_and_compare};
+use crate::recovery::{
+    compare, compare_contents, compare_snapshots, config, empty_trash, open_and_compare, undelete,
+};
 use crate::totals::Totals;
 use crate::world::{World, WorldImage};
 
@@ -41,6 +43,8 @@ pub(super) struct Sighting {
     pub(super) image: WorldImage,
     pub(super) machine: Option<usize>,
     pub(super) end: u64,
+    /// The published position of the bucket.
+    pub(super) published: u64,
     pub(super) settled: u64,
     pub(super) bucket: u64,
     pub(super) verifier: Option<[u8; 8]>,
@@ -182,7 +186,8 @@ impl Judge<'_> {
                 "the bucket is at {published}, and {acknowledged} was acknowledged as stable, which is to say in the bucket"
             ));
         }
-        let newest = match ledger.polling {
+        // A task may have emptied the trash.
+        let newest = match ledger.polling || self.plan.keep.seconds > 0 {
             true => self.history.next_after(ledger.end).unwrap_or(ledger.end),
             false => ledger.end,
         };
@@ -242,8 +247,9 @@ impl Judge<'_> {
             .expected(stop, before, left, &image.bucket)
             .map_err(|why| (at(), why))?;
         self.totals.count(name(left));
+        let published = audit::published(&image.bucket).map_err(|why| (at(), why))?;
         let (end, inner) = self
-            .recover(&image, machine, &expected, Some(&stop.ledger))
+            .recover((&image, published), machine, &expected, Some(&stop.ledger))
             .map_err(|why| (at(), why))?;
         let stays = matches!(left, Left::SameMachine | Left::TornCopy(_));
         let settled = if stays {
@@ -252,7 +258,8 @@ impl Judge<'_> {
             end
         };
         for (step, inner_image, inner_machine) in inner {
-            self.check_inner(&stop.ledger, settled, end, &inner_image, inner_machine)
+            let left = (&inner_image, published);
+            self.check_inner(&stop.ledger, settled, end, left, inner_machine)
                 .map_err(|why| (format!("{}, then in recovery {step:?}", at()), why))?;
         }
         let certain = stays && !stop.ledger.contested && self.plan.journal != Journal::None;
@@ -260,6 +267,7 @@ impl Judge<'_> {
             image,
             machine,
             end,
+            published,
             settled,
             bucket: stop.ledger.bucket.min(end),
             verifier: expected.verifier.filter(|_| certain),
@@ -267,12 +275,12 @@ impl Judge<'_> {
         })
     }
 
-    /// Opens the volume on `image`, compares it, and sometimes publishes the recovered state as well. Returns some of
-    /// the stops on the way.
+    /// Opens the volume on an image, which lost the content of restored files that was not `published`, compares it, and
+    /// sometimes publishes the recovered state as well. Returns some of the stops on the way.
     #[allow(clippy::type_complexity, reason = "used in one place")]
     fn recover(
         &mut self,
-        image: &WorldImage,
+        (image, published): (&WorldImage, u64),
         machine: Option<usize>,
         expected: &Expected,
         ledger: Option<&Ledger>,
@@ -287,38 +295,45 @@ impl Judge<'_> {
         let (plan, history) = (self.plan, self.history);
         let mut collected = None;
         let recovered = alone(async {
-            let recovered = open_and_compare(&world, machine, plan, history).await?;
+            let opening = open_and_compare(&world, machine, plan, history, published);
+            let recovered = opening.await?;
             if watched {
-                let published = publish(&world, machine, &recovered.volume).await?;
+                let (volume, state) = (&recovered.volume, &recovered.state);
+                let published = publish(&world, machine, volume).await?;
                 if published != recovered.end {
                     return Err(format!(
                         "recovered to {}, and publishing it led to {published}",
                         recovered.end
                     ));
                 }
-                if let Some(state) = history.at(recovered.end) {
-                    compare(&recovered.volume, state)
+                compare(volume, state)
+                    .await
+                    .map_err(|why| format!("recovered and published: {why}"))?;
+                compare_snapshots(volume, state, history)
+                    .await
+                    .map_err(|why| format!("recovered and published: {why}"))?;
+                // Later states are not in this history.
+                world.observe(None);
+                collect(&world, machine, volume).await?;
+                compare_contents(volume, state)
+                    .await
+                    .map_err(|why| format!("recovered and collected: {why}"))?;
+                compare_snapshots(volume, state, history)
+                    .await
+                    .map_err(|why| format!("recovered and collected: {why}"))?;
+                let mut state = state.clone();
+                if plan.keep.seconds > 0 {
+                    state = undelete(&world, machine, volume, state).await?;
+                    compare_contents(volume, &state)
                         .await
-                        .map_err(|why| format!("recovered and published: {why}"))?;
-                    compare_snapshots(&recovered.volume, state, history)
-                        .await
-                        .map_err(|why| format!("recovered and published: {why}"))?;
-                    // Later states are not in this history.
-                    world.observe(None);
-                    collect(&world, machine, &recovered.volume).await?;
-                    compare_contents(&recovered.volume, state)
-                        .await
-                        .map_err(|why| format!("recovered and collected: {why}"))?;
-                    compare_snapshots(&recovered.volume, state, history)
-                        .await
-                        .map_err(|why| format!("recovered and collected: {why}"))?;
-                    self.totals.snapshots +=
-                        delete_snapshots(&world, machine, &recovered.volume).await?;
-                    compare_contents(&recovered.volume, state)
-                        .await
-                        .map_err(|why| format!("with all snapshots deleted: {why}"))?;
-                    collected = Some(recovered.volume.status().collector);
+                        .map_err(|why| format!("undeleted: {why}"))?;
+                    self.totals.emptied += empty_trash(&world, machine, volume, &state).await?;
                 }
+                self.totals.snapshots += delete_snapshots(&world, machine, volume).await?;
+                compare_contents(volume, &state)
+                    .await
+                    .map_err(|why| format!("with all snapshots deleted: {why}"))?;
+                collected = Some(volume.status().collector);
             }
             Ok((recovered.end, recovered.verifier))
         });
@@ -395,7 +410,7 @@ impl Judge<'_> {
         ledger: &Ledger,
         settled: u64,
         end: u64,
-        image: &WorldImage,
+        (image, kept): (&WorldImage, u64),
         machine: usize,
     ) -> Result<(), String> {
         let published = audit::published(&image.bucket)?;
@@ -425,6 +440,7 @@ impl Judge<'_> {
         };
         self.totals.within_recovery += 1;
         self.totals.count(kind);
-        self.recover(&left_image, on, &expected, None).map(drop)
+        self.recover((&left_image, kept), on, &expected, None)
+            .map(drop)
     }
 }

@@ -18,6 +18,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
     // records that no longer exist.
     make_durable(&recovery)?;
     forget_halves(&recovery)?;
+    forget_behind(&recovery)?;
     let put_away = put_away_cut_off(&recovery)?;
 
     let Recovery {
@@ -197,6 +198,28 @@ fn forget_halves(recovery: &Recovery) -> Result<(), OpenError> {
         }
     }
     Ok(())
+}
+
+/// Clears the whole records behind the end, on stable storage. Replay begins at the published LSN, wherever the records
+/// before it are: new records may reach exactly to one of these, be published, and be lost in a power cut together with
+/// the header of their segment, since the bucket does not wait for the disk.
+fn forget_behind(recovery: &Recovery) -> Result<(), OpenError> {
+    let last = recovery.chain.last();
+    let behind = recovery.behind.zip(last);
+    let is_damaged = matches!(recovery.tail, Tail::Damaged { .. });
+    let Some((behind, last)) = behind.filter(|_| !is_damaged) else {
+        return Ok(());
+    };
+    let name = last.segment.file.name.text();
+    let base = last.segment.header.base;
+    let position = |lsn: Lsn| SEGMENT_HEADER + to_usize(lsn.0.saturating_sub(base.0));
+    let records = position(last.end)..position(behind);
+    let memory = recovery.storage.open(&name);
+    let cleared = memory.and_then(|memory| {
+        memory.clear(records.clone());
+        memory.flush(records)
+    });
+    cleared.map_err(OpenError::io(format!("clear the end of {name}")))
 }
 
 /// Clears the header of a segment of which nothing is replayed. In a folder whose headers contradict one another it

@@ -231,6 +231,29 @@ fn a_hole_cuts_off_what_was_appended_after_it() {
 }
 
 #[test]
+fn a_record_behind_a_hole_does_not_come_back_when_the_bucket_has_what_lies_before_it() {
+    both(|| {
+        let storage = MemoryStorage::new();
+        let wal = open(&storage);
+        append(&wal, b"before");
+        let hole = wal.reserve(3).expect("room");
+        let after = append(&wal, b"after");
+        drop(hole);
+        wal.abandon();
+
+        // The next process writes a record of the hole's size, which is published before it is flushed.
+        let killed = storage.kill();
+        let recovery = scan(&killed, Lsn::ZERO);
+        let wal = recovery.into_wal(options()).expect("opened");
+        let published = append(&wal, b"new").end;
+        assert_eq!(published, after.lsn);
+        wal.abandon();
+        let cut = killed.power_cut_losing_all();
+        assert_eq!(replay(&cut, published), []);
+    });
+}
+
+#[test]
 fn completion_waits_for_the_slower_append() {
     both(|| {
         let storage = MemoryStorage::new();

@@ -288,7 +288,7 @@ impl Files {
     }
 
     /// Gives an object in the trash a name, which is free, in a directory where the caller may make names. It counts in
-    /// the tree of the directory again.
+    /// the tree of the directory again. Others have their turn before that: there may be many.
     pub(super) async fn name_again(
         &self,
         caller: &Credentials,
@@ -297,6 +297,7 @@ impl Files {
         entry: &TrashRecord,
     ) -> Result<Recorded<Change>> {
         check_new_name(name)?;
+        tokio::task::yield_now().await;
         self.state.admit_names(caller.client).await?;
         let _names = directory.lock_names().await;
         permission::may_search(owned(&directory.lock_directory()?.record), caller)?;
