@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::fake::{
     Fake, REPORT, export, some_gc, some_live, some_quota, some_scrub, some_snapshot, some_status,
-    some_where,
+    some_trash, some_where,
 };
 use super::*;
 

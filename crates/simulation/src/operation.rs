@@ -11,6 +11,10 @@ use forebay_vfs::{
     Attributes, Change, CreateMode, Created, Credentials, Device, Error, FileKind, FileSystem,
     Listing, NewNode, ReadReply, SetAttributes, Stability, Timestamp, Verifier, WriteReply,
 };
+use tokio::sync::mpsc;
+
+/// No trash has more objects.
+const MOST_UNDELETED: usize = 4096;
 
 /// Objects that MKDIR, SYMLINK and MKNOD make.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,7 +129,7 @@ pub enum Reply {
     Restored(Restored),
     NotRestored(RestoreError),
     /// Objects are back from the trash, and so many stay there.
-    Undeleted(Vec<TrashEntry>, u64),
+    Undeleted(Vec<TrashEntry>),
     NotUndeleted(TrashError),
     Failed(Error),
     Stopped(Stopped),
@@ -287,8 +291,12 @@ impl Operation {
                 Err(error) => Reply::NotRestored(error),
             },
             Operation::Undelete { wanted, to } => {
-                match volume.undelete(wanted, to.as_deref()).await {
-                    Ok((entries, left)) => Reply::Undeleted(entries, left),
+                let (back, mut came) = mpsc::channel(MOST_UNDELETED);
+                match volume.undelete(wanted, to.as_deref(), &back).await {
+                    Ok(_) => {
+                        let entries = std::iter::from_fn(|| came.try_recv().ok());
+                        Reply::Undeleted(entries.collect())
+                    }
                     Err(TrashError::Volume(error)) => Reply::Failed(error),
                     Err(error) => Reply::NotUndeleted(error),
                 }

@@ -48,7 +48,7 @@ impl Case<'_> {
             (Operation::Restore(request), Reply::NotRestored(error)) => {
                 self.not_restored(request, error)
             }
-            (Operation::Undelete { .. }, Reply::Undeleted(entries, _)) => self.undeleted(entries),
+            (Operation::Undelete { .. }, Reply::Undeleted(entries)) => self.undeleted(entries),
             (Operation::Undelete { wanted, to }, Reply::NotUndeleted(error)) => {
                 self.not_undeleted(wanted, to.as_deref(), error)
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use forebay_fs::{Volume, Wanted};
 use forebay_types::Inode;
 use forebay_vfs::FileKind;
+use tokio::sync::mpsc;
 
 use crate::life::{by_hand, collect};
 use crate::model::{Body, ROOT, State};
@@ -17,6 +18,7 @@ pub(crate) async fn compare_trash(volume: &Volume, state: &State) -> Result<(), 
         .await
         .map_err(|error| format!("the trash: {error}"))?;
     let found: Vec<_> = listed
+        .entries
         .into_iter()
         .map(|one| {
             let name = one.name.to_vec();
@@ -73,7 +75,9 @@ pub(crate) async fn undelete(
             let to = [b"/", &name[..]].concat();
             let now = world.tick();
             let wanted = Wanted::Id(Inode(inode));
-            let undeleted = by_hand(world, machine, volume.undelete(&wanted, Some(&to))).await?;
+            let (back, _came) = mpsc::channel(1);
+            let undelete = volume.undelete(&wanted, Some(&to), &back);
+            let undeleted = by_hand(world, machine, undelete).await?;
             undeleted.map_err(|error| format!("undelete of {inode}: {error}"))?;
             let back = state.brought_back(inode, (ROOT, &name), now);
             state = Arc::new(back.ok_or("it is not in the trash")?);
