@@ -10,6 +10,8 @@
 //!      +-----> check.rs <-- names, bytes (observe.rs) ---- modes and rounds (run.rs)
 //! ```
 //!
+//! Beside the writers, [`kept`] makes, deletes and restores snapshots.
+//!
 //! A check is not a guess about the last moments before a kill. Every object has a history whose steps carry the stamps
 //! of one clock; the state found must be the state of all objects at *one* moment of it, and that moment must not be
 //! earlier than the mode promises: see [`history`].
@@ -20,6 +22,7 @@ pub mod check;
 pub mod content;
 pub mod gate;
 pub mod history;
+pub mod kept;
 pub mod ledger;
 pub mod observe;
 pub mod options;

@@ -86,6 +86,24 @@ impl Observer {
         Ok(self.link.get(&request, |reply| reply.made())?.handle)
     }
 
+    /// The object of a name.
+    pub fn find(&mut self, directory: &Handle, name: &str) -> Result<Handle, LinkError> {
+        let request = Request::lookup(directory, name.as_bytes());
+        Ok(self.link.get(&request, |reply| reply.found())?.handle)
+    }
+
+    /// Removes a name of something else than a directory.
+    pub fn remove(&mut self, directory: &Handle, name: &str) -> Result<(), LinkError> {
+        let request = Request::remove(directory, name.as_bytes());
+        self.link.get(&request, |reply| reply.done())
+    }
+
+    /// Removes an empty directory.
+    pub fn remove_directory(&mut self, directory: &Handle, name: &str) -> Result<(), LinkError> {
+        let request = Request::rmdir(directory, name.as_bytes());
+        self.link.get(&request, |reply| reply.done())
+    }
+
     /// GETATTR.
     pub fn attributes(&mut self, object: &Handle) -> Result<Attributes, LinkError> {
         self.link
@@ -160,8 +178,7 @@ impl Observer {
     }
 
     fn lookup(&mut self, directory: &Handle, name: &str, cookie: u64) -> Result<Seen, LinkError> {
-        let request = Request::lookup(directory, name.as_bytes());
-        let handle = self.link.get(&request, |reply| reply.found())?.handle;
+        let handle = self.find(directory, name)?;
         let attributes = self.attributes(&handle)?;
         self.seen(handle, attributes, cookie)
     }

@@ -1,6 +1,7 @@
 //! One run: load, kill, compare, continue.
 
 mod figures;
+mod landmark;
 mod scene;
 
 pub use figures::Figures;

@@ -26,6 +26,10 @@ pub struct Figures {
     pub files: u64,
     /// Bytes of files compared.
     pub bytes: u64,
+    /// Snapshots that were made, those that were deleted, and restored copies.
+    pub snapshots: [u64; 3],
+    /// Snapshots and copies that were compared.
+    pub trees: u64,
     /// Bytes that writers have read back meanwhile.
     pub read_back: u64,
     /// Calls that were sent to a second server.
@@ -74,6 +78,12 @@ impl fmt::Display for Figures {
             self.files,
             mib(self.bytes),
             mib(self.read_back)
+        )?;
+        let [made, deleted, restored] = self.snapshots;
+        writeln!(
+            f,
+            "  snapshots made {made}, deleted {deleted}, restored {restored}; compared, with copies: {}",
+            self.trees
         )?;
         write!(
             f,

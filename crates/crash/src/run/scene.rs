@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use forebay_client::{Handle, Verifier};
 use tempfile::TempDir;
 
+use super::landmark::Landmark;
 use super::{ALLOWANCE, Failure, Figures};
 use crate::check::{Then, compare};
 use crate::gate::Shared;
 use crate::history::Stamp;
+use crate::kept::{self, Keeper, Kept, SharedKept};
 use crate::ledger::{Identity, Ledger};
 use crate::observe::Observer;
 use crate::options::{Mode, Options};
@@ -25,15 +26,6 @@ use crate::writer::{SharedLedger, Style, Writer, open_book};
 
 /// Names in a directory whose listing has to go on from any cookie.
 const STATIC_NAMES: usize = 120;
-
-/// A directory that no writer changes, and a file in it.
-struct Landmark {
-    directory: Handle,
-    /// Names and cookies, in their order.
-    names: Vec<(String, u64)>,
-    file: Handle,
-    verifier: Verifier,
-}
 
 pub(super) struct Scene {
     pub(super) program: Program,
@@ -46,6 +38,7 @@ pub(super) struct Scene {
     work: TempDir,
     ledgers: Vec<SharedLedger>,
     landmark: Option<Landmark>,
+    kept: Option<SharedKept>,
     observers: u32,
     folders: u32,
     /// Stamps, each with the time it was taken at.
@@ -117,6 +110,7 @@ impl Scene {
             work,
             ledgers: Vec::new(),
             landmark: None,
+            kept: None,
             observers: 0,
             folders: 0,
             moments: Vec::new(),
@@ -210,8 +204,15 @@ impl Scene {
             let ledger = Ledger::new(number, own, shared.clone());
             self.ledgers.push(Arc::new(Mutex::new(ledger)));
         }
+        let known = Kept::begin(&mut observer, root, &self.program)?;
+        let known = Arc::new(Mutex::new(known));
+        self.kept = Some(known.clone());
         self.program.ask(&["flush"])?;
         self.flushed = self.shared.clock.tick();
+        let random = Random::new(self.seed ^ 0x6b65_7074);
+        let keeper = Keeper::new(self.shared.clone(), known, random);
+        self.shared.begin();
+        thread::spawn(move || keeper.run());
         for (number, ledger) in self.ledgers.iter().enumerate() {
             let style = Style {
                 window: if number == 0 { 1 } else { 5 },
@@ -287,6 +288,14 @@ impl Scene {
         let mut random = Random::new(floor ^ self.figures.kills);
         if let Some(landmark) = &mut self.landmark {
             landmark.look(&mut observer, &mut random, then)?;
+        }
+        if let Some(known) = &self.kept {
+            let mut known = kept::open(known);
+            known.serves(&self.program);
+            let now = self.shared.clock.tick();
+            let looked = known.compare(&mut observer, (floor, now), then)?;
+            self.figures.trees += looked.trees;
+            self.figures.bytes += looked.bytes;
         }
         let books = self.ledgers.clone();
         let mut books: Vec<_> = books.iter().map(open_book).collect();
@@ -406,6 +415,9 @@ impl Scene {
         self.figures.resent = get(&counts.resent);
         self.figures.repeated = get(&counts.repeated);
         self.figures.known_repeats = get(&counts.known_repeats);
+        if let Some(known) = &self.kept {
+            self.figures.snapshots = kept::open(known).counts;
+        }
     }
 
     /// Writes the failure and the ledgers beside the files that are kept.
@@ -435,42 +447,6 @@ impl Scene {
     /// Keeps the work folder, and returns its path.
     pub(super) fn keep(self) -> PathBuf {
         self.work.keep()
-    }
-}
-
-impl Landmark {
-    /// Compares the verifier, and a listing from somewhere in the middle.
-    fn look(
-        &mut self,
-        observer: &mut Observer,
-        random: &mut Random,
-        then: Then,
-    ) -> Result<(), Failure> {
-        let verifier = observer.verifier(&self.file)?;
-        let same = verifier == self.verifier;
-        if same != (then == Then::GoOn) {
-            let how = if same { "the same" } else { "another one" };
-            return Err(Failure::Other(format!(
-                "the write verifier is {how} after a crash that {} have lost unstable writes",
-                if same { "may" } else { "cannot" }
-            )));
-        }
-        self.verifier = verifier;
-        let from = random.below(self.names.len() as u64) as usize;
-        let cookie = self.names.get(from).map_or(0, |(_, cookie)| *cookie);
-        let listed = observer.list(&self.directory, cookie)?;
-        let listed: Vec<_> = listed
-            .into_iter()
-            .map(|(name, _, cookie)| (name, cookie))
-            .collect();
-        if self.names.get(from + 1..) != Some(&listed[..]) {
-            return Err(Failure::Other(format!(
-                "a listing that goes on from cookie {cookie} gives {} names instead of {}, or others",
-                listed.len(),
-                self.names.len() - from - 1
-            )));
-        }
-        Ok(())
     }
 }
 

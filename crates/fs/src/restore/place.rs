@@ -87,7 +87,8 @@ impl Target {
             let room = NAME_MAX - ending.len() - number.len();
             let stem = stem.get(..room).unwrap_or(stem);
             let name = [stem, ending, number.as_bytes()].concat();
-            if context.entry(self.directory, &name).await?.is_none() {
+            // What is restored may have the name of what an earlier restore has left.
+            if name != self.name && context.entry(self.directory, &name).await?.is_none() {
                 return Ok(name);
             }
         }
