@@ -1,4 +1,4 @@
-//! What is refused where a note cannot be read or a clone is half deleted, and what a restore forgets.
+//! What is refused where a note cannot be read, or a clone is half deleted.
 
 use super::*;
 
@@ -47,22 +47,6 @@ fn a_holder_that_cannot_be_read_keeps_a_volume_from_being_restored() {
         );
         std::fs::write(&note, good).unwrap();
         restored(&place, "s", "before").await.unwrap();
-        is_sound(&place).await;
-    });
-}
-
-#[test]
-fn a_restore_forgets_the_merges_of_the_state_before() {
-    run(|| async {
-        let (place, then, _) = source(&Expected::NotSealed).await;
-        let merges = place.bucket().join("meta/compactions");
-        let noted = || place::files(&merges).len();
-        assert!(noted() > 0, "the store notes its merges there");
-        restored(&place, "s", "before").await.unwrap();
-        assert_eq!(noted(), 0);
-        let volume = open(&place).await;
-        compare(&volume, &then).await;
-        close(volume).await;
         is_sound(&place).await;
     });
 }
