@@ -182,6 +182,8 @@ fn a_volume_goes_back(sealed: bool) {
     client.put("file", &bytes(1));
     let handle = client.lookup(&root, b"file").unwrap();
     works(gateway.ask(&["snapshot", "create", "monday"]));
+    // What follows is in the log alone: nothing else makes the gateway publish.
+    gateway.flush();
     client.put("file", &bytes(2));
     client.put("later", &bytes(3));
     let busy = volumes.run("source", &["restore", "--volume=monday"]);
