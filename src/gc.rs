@@ -73,7 +73,7 @@ pub async fn run(
         }
         false => None,
     };
-    let holders = held::holders(&store, garbage.volume, &garbage.held_by).await?;
+    let holders = held::holders(&store, garbage.volume, &garbage.held_by).await;
     let report = Report {
         garbage: &garbage,
         held_by: holders,

@@ -1,6 +1,7 @@
 //! What each snapshot of a volume holds in the bucket, and for which clones it is kept: for `forebay gc` and `forebay fsck`.
 
 use std::fmt::Write;
+use std::io::{IsTerminal, stderr};
 
 use bytesize::ByteSize;
 use forebay_clones::holds::{self, Hold, Standing};
@@ -9,40 +10,48 @@ use forebay_object::Store;
 use forebay_types::{SnapshotId, VolumeId};
 use serde::Serialize;
 
+use crate::fsck::bar;
+
 /// A snapshot, what it holds, and the clones that need it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Holder<'a> {
     #[serde(flatten)]
     held: &'a HeldBy,
-    clones: Vec<String>,
+    /// None if the notes on clones could not be read.
+    clones: Option<Vec<String>>,
 }
 
-/// The snapshots with the clones of the volume in `store` that need them.
-///
-/// # Errors
-/// When the notes on clones cannot be read.
+/// The snapshots with the clones of the volume in `store` that need them. If the notes on clones cannot be read, the
+/// snapshots come without, and a warning goes to standard error: a report is worth more than these names.
 pub(crate) async fn holders<'a>(
     store: &Store,
     volume: VolumeId,
     held: &'a [HeldBy],
-) -> Result<Vec<Holder<'a>>, String> {
+) -> Vec<Holder<'a>> {
     let clones = match held {
         // A clone needs a snapshot.
-        [] => Vec::new(),
-        _ => {
-            let listed = holds::list(store, volume).await;
-            listed.map_err(|error| format!("cannot read which clones there are: {error}"))?
-        }
+        [] => Some(Vec::new()),
+        _ => match holds::list(store, volume).await {
+            Ok(listed) => Some(listed),
+            Err(error) => {
+                if stderr().is_terminal() {
+                    bar::clear();
+                }
+                eprintln!("forebay: cannot read which clones there are: {error}");
+                None
+            }
+        },
     };
-    let needing = |one: &HeldBy| {
-        let needing = clones.iter().filter(|hold| holds_it(hold, one.snapshot));
-        needing.map(Hold::clone_name).collect()
+    let needing = |one: &HeldBy| -> Option<Vec<String>> {
+        let clones = clones.as_ref()?.iter();
+        let needing = clones.filter(|hold| holds_it(hold, one.snapshot));
+        Some(needing.map(Hold::clone_name).collect())
     };
     let all = held.iter().map(|held| Holder {
         clones: needing(held),
         held,
     });
-    Ok(all.collect())
+    all.collect()
 }
 
 fn holds_it(hold: &Hold, snapshot: u64) -> bool {
@@ -53,6 +62,7 @@ fn holds_it(hold: &Hold, snapshot: u64) -> bool {
 pub(crate) fn lines(holders: &[Holder<'_>]) -> String {
     let mut out = String::new();
     for Holder { held, clones } in holders {
+        let clones = clones.as_deref().unwrap_or_default();
         if held.held_bytes == 0 && clones.is_empty() {
             continue;
         }

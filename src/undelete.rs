@@ -32,7 +32,12 @@ pub async fn undelete(
                 flow = show(&text);
             }
         };
-        let report = admin::trash(data_dir, request, each).await?;
+        let report = admin::trash(data_dir, request, each).await;
+        if report.is_err() && json && shown.objects > 0 && flow.is_continue() {
+            // What was shown is whole JSON all the same.
+            let _ = show(shown.json_end());
+        }
+        let report = report?;
         match report.next {
             Some(_) if flow.is_break() => return Ok(()),
             Some(_) => request = TrashRequest::List { after: report.next },

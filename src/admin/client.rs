@@ -144,26 +144,40 @@ pub async fn whereabouts(
     path: VolumePath,
     progress: impl FnMut(u64),
 ) -> Result<WhereReport, ClientError> {
-    match ask_with_progress(data_dir, Command::Where(path), progress).await? {
+    match ask_with_progress(
+        data_dir,
+        Command::Where(path),
+        Some(STATUS_TIMEOUT),
+        progress,
+    )
+    .await?
+    {
         Reply::Where(report) => Ok(*report),
         other => Err(unexpected(data_dir, other)),
     }
 }
 
-/// Sends a request whose answer may take long, and returns the answer. Until then it calls `progress` each second.
+/// Sends a request whose answer may take long, and returns the answer. Until then it calls `progress` each second. With a time
+/// limit, it ends if the gateway says nothing for so long; the gateway may go on.
 async fn ask_with_progress(
     data_dir: &Path,
     command: Command,
+    time_limit: Option<Duration>,
     mut progress: impl FnMut(u64),
 ) -> Result<Reply, ClientError> {
     let mut stream = BufReader::new(request_to(data_dir, command).await?);
     loop {
-        let reply = timeout(STATUS_TIMEOUT, next_reply(data_dir, &mut stream)).await;
-        let reply = reply.map_err(|_| ClientError::Silent {
-            data_dir: data_dir.to_owned(),
-            after: STATUS_TIMEOUT,
-        })?;
-        match reply? {
+        let reply = next_reply(data_dir, &mut stream);
+        let reply = match time_limit {
+            None => reply.await?,
+            Some(after) => timeout(after, reply)
+                .await
+                .map_err(|_| ClientError::Silent {
+                    data_dir: data_dir.to_owned(),
+                    after,
+                })??,
+        };
+        match reply {
             Reply::Seen(objects) => progress(objects),
             reply => return Ok(reply),
         }
@@ -208,7 +222,8 @@ pub async fn restore(
     order: RestoreOrder,
     progress: impl FnMut(u64),
 ) -> Result<RestoreReport, ClientError> {
-    match ask_with_progress(data_dir, Command::Restore(order), progress).await? {
+    // Without a limit: a gateway that is still opening the volume says nothing, and does it afterwards.
+    match ask_with_progress(data_dir, Command::Restore(order), None, progress).await? {
         Reply::Restored(report) => Ok(report),
         other => Err(unexpected(data_dir, other)),
     }

@@ -16,7 +16,7 @@ use super::events::{EventsRequest, follow};
 use super::folder_lock::FolderLock;
 use super::message::{Command, REQUEST_LIMIT, Reply, Request, read_line, to_line};
 use super::trace::trace;
-use super::{Control, FlushReport, FolderError, PathRefusal, TrashRequest, TrashRow};
+use super::{Control, FlushReport, FolderError, PathRefusal, TrashRequest};
 use crate::logging::Events;
 
 /// Maximum number of connections between their first byte and their last; more wait to be accepted. Those that wait
@@ -320,8 +320,7 @@ async fn with_progress(
         if let Ok(reply) = timeout(PROGRESS, work.as_mut()).await {
             return reply;
         }
-        let line = to_line(&Reply::Seen(seen())).unwrap_or_default();
-        if !matches!(timeout(TIMEOUT, stream.write_all(&line)).await, Ok(Ok(()))) {
+        if !send_part(stream, &Reply::Seen(seen())).await {
             return Reply::Error("nobody listens".to_owned());
         }
     }
@@ -338,10 +337,10 @@ async fn trash(stream: &mut UnixStream, control: &impl Control, request: TrashRe
             Some(rows) = some.recv() => rows,
             done = working.as_mut() => break done,
         };
-        is_heard = is_heard && send_rows(stream, rows).await;
+        is_heard = is_heard && send_part(stream, &Reply::Trashed(rows)).await;
     };
     while let Ok(rows) = some.try_recv() {
-        is_heard = is_heard && send_rows(stream, rows).await;
+        is_heard = is_heard && send_part(stream, &Reply::Trashed(rows)).await;
     }
     match done {
         Ok(report) => Reply::Trash(report),
@@ -349,10 +348,15 @@ async fn trash(stream: &mut UnixStream, control: &impl Control, request: TrashRe
     }
 }
 
-/// Whether the client took them.
-async fn send_rows(stream: &mut UnixStream, rows: Vec<TrashRow>) -> bool {
-    let line = to_line(&Reply::Trashed(rows)).unwrap_or_default();
-    matches!(timeout(TIMEOUT, stream.write_all(&line)).await, Ok(Ok(())))
+/// Sends a part of an answer. Returns whether the client took it; if not, it gets nothing more, as its line may be cut.
+async fn send_part(stream: &mut UnixStream, part: &Reply) -> bool {
+    let line = to_line(part).unwrap_or_default();
+    let is_taken = matches!(timeout(TIMEOUT, stream.write_all(&line)).await, Ok(Ok(())));
+    if !is_taken {
+        // All later writes fail, also that of the reply.
+        let _ = stream.shutdown().await;
+    }
+    is_taken
 }
 
 /// Whether the peer is the user that runs this process, or root.

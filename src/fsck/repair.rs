@@ -94,7 +94,7 @@ pub(super) async fn run(
         (false, _) => LEFT,
     };
     let after = &repaired.after;
-    let holders = held::holders(store, after.volume, &after.held_by).await?;
+    let holders = held::holders(store, after.volume, &after.held_by).await;
     let text = match output {
         StepOutput::Gathered(steps) => {
             let report = report(&repaired, &holders, steps, request);

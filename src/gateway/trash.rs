@@ -33,20 +33,31 @@ pub(super) async fn answer(
         TrashRequest::Id { id, to } => (Wanted::Id(Inode(id)), to),
     };
     let (send, back) = mpsc::channel(PART);
-    let undelete = async {
+    let volume = volume.clone();
+    let undelete = async move {
         let to = to.as_ref().map(|VolumePath(to)| to.as_slice());
-        let done = volume.undelete(&wanted, to, &send).await;
-        // The other side ends with the sender.
-        drop(send);
-        done
+        // The other side of the channel ends with `send`.
+        volume.undelete(&wanted, to, &send).await
     };
-    let (done, objects) = tokio::join!(undelete, pass_on(back, &some));
-    let Undeleted { left, .. } = done.map_err(|error| error.to_string())?;
-    Ok(TrashReport {
-        objects,
-        left,
-        next: None,
-    })
+    // A task of its own: it may hold a lock of the trash, and must not stop there for a client that reads slowly.
+    let undelete = tokio::spawn(Box::pin(undelete));
+    let objects = pass_on(back, &some).await;
+    let why = match undelete.await {
+        Ok(Ok(Undeleted { left, .. })) => {
+            return Ok(TrashReport {
+                objects,
+                left,
+                next: None,
+            });
+        }
+        Ok(Err(error)) => error.to_string(),
+        Err(error) => error.to_string(),
+    };
+    // These are back all the same.
+    if !objects.is_empty() {
+        let _ = some.send(objects).await;
+    }
+    Err(why)
 }
 
 /// Passes on what is back, many at a time, and returns the rest.

@@ -155,6 +155,18 @@ trash() {
     has /mnt/home/ann/report.old old
 }
 
+trash_in_a_mount() {
+    local number
+    write /mnt/home/ann/report.odt old
+    number=$(stat -c %i /mnt/home/ann/report.odt)
+    rm /mnt/home/ann/report.odt
+    documented "The trash in a mount" "^ls|^cat|^mv" "s/4711/$number/"
+    has /mnt/home/ann/report.odt old
+    rm /mnt/home/ann/report.odt
+    documented "The trash in a mount" "^rm" "s/4711/$number/"
+    gone "/mnt/.trash/report.odt.$number"
+}
+
 mkdir -p "$WORK/s3/bucket" "$WORK/attributes"
 # The files of this machine have no extended attributes.
 start_versitygw "$2" "$WORK/s3" "$(free_port)" --sidecar "$WORK/attributes"
@@ -175,5 +187,6 @@ what_changed
 clones
 restoring_a_volume
 trash
+trash_in_a_mount
 check "every command of the text was run" diff <(sort -u "$WORK/all") <(sort -u "$WORK/ran")
 summary

@@ -106,7 +106,9 @@ impl Kept {
         let (back, _) = observer.make_directory(&root, COPIES)?;
         for (name, bytes) in after(0) {
             let file = observer.make_file(&steps, &name)?;
-            observer.put(&file, &bytes)?;
+            if !bytes.is_empty() {
+                observer.put(&file, &bytes)?;
+            }
         }
         Ok(Kept {
             began: 0,
@@ -257,12 +259,16 @@ fn settle(
 type Content = BTreeMap<String, Vec<u8>>;
 
 /// The content of the directory after a step: file `a` has the number of the last step that wrote it, so has `b`, and
-/// there is a name for every fourth step until it is removed.
+/// there is a name for every fourth step until it is removed. One name is there from the start, so that the fourth step
+/// has something to remove, and each step changes the content.
 fn after(step: u64) -> Content {
     let mut content = Content::new();
     let last = |rest: u64| (1..=step).rev().take(4).find(|step| step % 4 == rest);
     for (name, rest) in [("a", 1), ("b", 2)] {
         content.insert(name.to_owned(), bytes(last(rest).unwrap_or(0)));
+    }
+    if step < 4 {
+        content.insert(name(0), Vec::new());
     }
     for made in (1..=step).rev().take(8).filter(|step| step % 4 == 3) {
         if made + 5 > step {
@@ -272,7 +278,7 @@ fn after(step: u64) -> Content {
     content
 }
 
-/// The name that a step makes; the fifth step after it removes it.
+/// The name that a step makes; the fifth step after it removes it. The fourth step removes that of step 0.
 fn name(step: u64) -> String {
     format!("n-{step}")
 }

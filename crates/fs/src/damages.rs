@@ -4,7 +4,7 @@
 //!   found ------------------> healed         memory or the disk cache has its bytes: uploaded again
 //!     | a copy is looked for   partly healed  they have a part of its bytes
 //!     | in the background      lost           they have none of its bytes
-//!     v                        unused         no file needs it
+//!     v                        unused         no file needs it; snapshots may, if they refer to its pack
 //!   named: the path of the file is looked for
 //! ```
 //!
@@ -27,7 +27,8 @@ const MOST: usize = 1000;
 pub enum DamageState {
     /// The healer still looks for a good copy.
     Found,
-    /// All bytes of it that files need were available, and are uploaded again with the next checkpoint.
+    /// All bytes of it that files need were available, and are uploaded again with the next checkpoint; or its pack was
+    /// put again, for snapshots as well.
     Healed,
     /// Some of these bytes were available.
     PartlyHealed {
@@ -94,6 +95,8 @@ struct Entry {
     snapshots: Vec<String>,
     /// Whether only snapshots held its pack.
     is_held: bool,
+    /// Whether it is whole in its pack, which was put again.
+    in_place: bool,
 }
 
 /// See the module's documentation.
@@ -130,14 +133,15 @@ impl Damages {
             path: None,
             snapshots: Vec::new(),
             is_held: false,
+            in_place: false,
         };
         list.frames.insert(place, entry);
         self.wake.notify_one();
         true
     }
 
-    /// Notes the state of a damaged frame of a pack that snapshots refer to; `is_held` if they alone do. No file is looked
-    /// for.
+    /// Notes the state of a damaged frame of a pack that snapshots refer to; `is_held` if they alone do. `Healed` means that
+    /// the pack was put again. No file is looked for.
     pub(crate) fn note_settled(
         &self,
         (place, range): (BlockFrame, ByteRange),
@@ -157,6 +161,7 @@ impl Damages {
             path: Some(None),
             snapshots: snapshots.to_vec(),
             is_held,
+            in_place: state == DamageState::Healed,
         };
         list.frames.insert(place, entry);
     }
@@ -295,18 +300,23 @@ impl List {
 }
 
 impl Entry {
-    /// Whether bytes of the frame are known to be unreadable.
+    /// Whether bytes of the frame are known to be unreadable, in files or, as far as is known, in snapshots: their block
+    /// maps go on to refer to the damaged frame when files are healed.
     fn has_lost(&self) -> bool {
         match self.state {
             DamageState::Found | DamageState::Lost | DamageState::PartlyHealed { .. } => true,
-            DamageState::Unused => !self.snapshots.is_empty(),
-            DamageState::Healed => false,
+            DamageState::Healed | DamageState::Unused => {
+                !self.in_place && !self.snapshots.is_empty()
+            }
         }
     }
 
     fn is_nameless(&self) -> bool {
-        let is_of_a_file = !matches!(self.state, DamageState::Found | DamageState::Unused);
-        self.path.is_none() && self.has_lost() && is_of_a_file
+        let is_lost_in_a_file = matches!(
+            self.state,
+            DamageState::Lost | DamageState::PartlyHealed { .. }
+        );
+        self.path.is_none() && is_lost_in_a_file
     }
 
     fn described(&self, place: &BlockFrame) -> DamagedFrame {
@@ -361,6 +371,24 @@ mod tests {
         damages.forget(PackId(1));
         assert_eq!(damages.lost(), 0);
         assert!(damages.note(place(1, 40), RANGE, "why"));
+    }
+
+    #[test]
+    fn what_is_healed_for_files_alone_is_lost_for_snapshots_until_its_pack_is_deleted() {
+        let (damages, monday) = (Damages::default(), ["monday".to_owned()]);
+        for state in [DamageState::Healed, DamageState::Unused] {
+            damages.note(place(1, 40), RANGE, "why");
+            damages.settle(&place(1, 40), state);
+            assert_eq!(damages.lost(), 0);
+            damages.refer(&place(1, 40), &monday);
+            assert_eq!(damages.lost(), 1);
+            assert!(damages.nameless().is_empty());
+            damages.forget(PackId(1));
+            assert_eq!(damages.lost(), 0);
+        }
+        let healed = ("why", DamageState::Healed);
+        damages.note_settled((place(1, 40), RANGE), healed, &monday, false);
+        assert_eq!(damages.lost(), 0, "the pack is whole");
     }
 
     #[test]

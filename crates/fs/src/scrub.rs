@@ -96,6 +96,10 @@ impl Observer for Scrub {
         self.board.entered(dead);
     }
 
+    fn pack_deleted(&self, pack: PackId) {
+        self.context.damages.forget(pack);
+    }
+
     /// Notes its frames as damaged.
     fn pack_missing(&self, pack: PackId) {
         self.board.is_gone(pack);

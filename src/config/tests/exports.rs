@@ -17,7 +17,7 @@ fn without_exports_in_the_file_the_root_is_exported_with_the_general_settings() 
     assert_eq!(
         exports("clients = [\"10.0.0.0/8\"]\nsquash = \"all\"\ncommit = \"bucket\""),
         [
-            "/ 10.0.0.0/8 rw all_squash 65534 65534 sys secure none,tls,mtls bucket auto 1-9 hidden none"
+            "/ 10.0.0.0/8 rw all_squash 65534 65534 sys secure none,tls,mtls bucket auto 1-9 hidden none hidden"
         ]
     );
 }
@@ -49,8 +49,8 @@ fn an_export_has_the_general_settings_but_for_its_own() {
     assert_eq!(
         listed,
         [
-            "/ 127.0.0.0/8,::1 rw auto 65534 65534 sys secure none,tls,mtls bucket auto 1-9 hidden none",
-            "/scratch/of all 10.0.0.0/8,192.168.1.7 ro no_root_squash 150 100 sys,none insecure none,mtls async off 3 visible 1day"
+            "/ 127.0.0.0/8,::1 rw auto 65534 65534 sys secure none,tls,mtls bucket auto 1-9 hidden none hidden",
+            "/scratch/of all 10.0.0.0/8,192.168.1.7 ro no_root_squash 150 100 sys,none insecure none,mtls async off 3 visible 1day hidden"
         ]
     );
 }

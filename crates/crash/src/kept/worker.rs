@@ -113,15 +113,19 @@ impl Keeper {
                 observer.put(&handle, &bytes(step))?;
             }
             3 => drop(observer.make_file(&directory, &name(step))?),
-            _ if step > 5 => observer.remove(&directory, &name(step - 5))?,
-            _ => {}
+            _ => observer.remove(&directory, &name(step.saturating_sub(5)))?,
         }
         open(&self.kept).answered = step;
         Ok(())
     }
 
-    /// Runs a command, with steps beside it.
-    fn command(&self, observer: &mut Observer, words: &[&str]) -> Result<bool, Wrong> {
+    /// Runs a command, with steps beside it. Returns whether it is done, and the outcome of the steps: the program may
+    /// be killed after it has acknowledged the command.
+    fn command(
+        &self,
+        observer: &mut Observer,
+        words: &[&str],
+    ) -> (Result<bool, Wrong>, Result<(), Wrong>) {
         let program = open(&self.kept).program.clone();
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let command = thread::spawn(move || {
@@ -133,9 +137,7 @@ impl Keeper {
             stepped = stepped.and_then(|()| self.step(observer));
             thread::sleep(PAUSE);
         }
-        let done = command.join();
-        stepped?;
-        match done {
+        let done = match command.join() {
             Ok(Ok(_)) => Ok(true),
             Ok(Err(ServerError::Command { said, .. }))
                 if said.contains("is not in the bucket yet") =>
@@ -144,7 +146,8 @@ impl Keeper {
             }
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Ok(false),
-        }
+        };
+        (done, stepped)
     }
 
     fn snapshot(&mut self, observer: &mut Observer) -> Result<(), Wrong> {
@@ -160,7 +163,7 @@ impl Keeper {
             kept.snapshots.insert(name.clone(), taken);
             name
         };
-        let done = self.command(observer, &["snapshot", "create", &name]);
+        let (done, stepped) = self.command(observer, &["snapshot", "create", &name]);
         let mut kept = open(&self.kept);
         let to = kept.began;
         if let Some(taken) = kept.snapshots.get_mut(&name) {
@@ -170,6 +173,7 @@ impl Keeper {
                 kept.counts[0] += 1;
             }
         }
+        stepped?;
         done.map(drop)
     }
 
@@ -187,7 +191,7 @@ impl Keeper {
             taken.standing = Standing::Leaving;
             name.clone()
         };
-        let done = self.command(observer, &["snapshot", "delete", &name]);
+        let (done, stepped) = self.command(observer, &["snapshot", "delete", &name]);
         let mut kept = open(&self.kept);
         if let (Some(taken), Ok(done)) = (kept.snapshots.get_mut(&name), &done) {
             match done {
@@ -198,6 +202,7 @@ impl Keeper {
                 false => taken.standing = Standing::Made(self.shared.clock.tick()),
             }
         }
+        stepped?;
         done.map(drop)
     }
 
@@ -225,7 +230,8 @@ impl Keeper {
             format!("/{}", super::STEPS),
             format!("/{}/{name}", super::COPIES),
         );
-        let done = self.command(observer, &["restore", &path, "--from", &from, "--to", &to]);
+        let words: [&str; 6] = ["restore", &path, "--from", &from, "--to", &to];
+        let (done, stepped) = self.command(observer, &words);
         let mut kept = open(&self.kept);
         match &done {
             Ok(true) => {
@@ -237,6 +243,7 @@ impl Keeper {
             Ok(false) => drop(kept.copies.remove(&name)),
             Err(_) => {}
         }
+        stepped?;
         done.map(drop)
     }
 

@@ -6,6 +6,8 @@
 //! The snapshots may be deleted meanwhile, and the pack with them. A pack that was put back and that no record names
 //! is deleted again. If the gateway ends in between it is an orphan, which the next one deletes.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use forebay_meta::FrameAddress;
 use forebay_pack::{PackIndex, object_name, open_index};
@@ -17,38 +19,66 @@ use super::verify::{Damaged, check};
 use super::{Broken, Scrub};
 use crate::damages::{BlockFrame, DamageState};
 
+/// How long the scrub waits for the memory in which a pack is put together.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What became of a damaged pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mended {
+    /// It was put again, and is whole.
+    Whole,
+    /// No tier has a copy of one of its damaged frames.
+    NoCopy,
+    /// It was not put again for another reason, or is not whole even so.
+    NotNow,
+}
+
 impl Scrub {
-    /// Deals with the damaged frames of a pack. Returns whether they are whole again.
+    /// Deals with the damaged frames of a pack. Returns whether they are whole again; `None` if the pack was deleted
+    /// meanwhile.
     pub(super) async fn settle(
         &self,
         known: &Known,
         index: &PackIndex,
         damaged: &[Damaged],
         rate: &mut RateLimit,
-    ) -> Result<bool, Broken> {
+    ) -> Result<Option<bool>, Broken> {
         if damaged.is_empty() {
-            return Ok(true);
+            return Ok(Some(true));
         }
         let damages = &self.context.damages;
         let snapshots = self.context.snapshots.referring(&known.life);
         let object = object_name(known.pack);
-        if !snapshots.is_empty() && self.mend(known, index, damaged, rate).await? {
+        let mended = match snapshots.is_empty() {
+            true => Mended::NotNow,
+            false => self.mend(known, index, damaged, rate).await?,
+        };
+        if mended == Mended::Whole {
             tracing::info!(
                 "{object} is healed: its {} damaged frames were still in the disk cache, and the pack was put again",
                 damaged.len()
             );
             self.note(known, damaged, DamageState::Healed, &snapshots);
-            return Ok(true);
+            return Ok(Some(true));
         }
+        // That took a while: the pack may have died, or be deleted.
+        let Some(known) = self.known(known.pack).await? else {
+            return Ok(None);
+        };
+        let snapshots = self.context.snapshots.referring(&known.life);
         if known.frames.is_none() {
+            let why = match mended {
+                Mended::NoCopy => "not all of them have a copy here",
+                Mended::Whole | Mended::NotNow => "they could not be healed now",
+            };
             tracing::error!(
-                "{object}, which only snapshots need, has {} damaged frames, and no copy of them is here: files in {} \
+                "{object}, which only snapshots need, has {} damaged frames, and {why}: files in {} \
                  cannot be read as a whole; `forebay fsck --read-data` names them. Put a good copy of the object back",
                 damaged.len(),
                 names(&snapshots)
             );
-            self.note(known, damaged, DamageState::Lost, &snapshots);
-            return Ok(false);
+            self.note(&known, damaged, DamageState::Lost, &snapshots);
+            return Ok(Some(false));
         }
         for Damaged {
             block,
@@ -59,7 +89,7 @@ impl Scrub {
             damages.report(*block, address, why);
             damages.refer(&BlockFrame::of(*block, address), &snapshots);
         }
-        Ok(false)
+        Ok(Some(false))
     }
 
     fn note(&self, known: &Known, damaged: &[Damaged], state: DamageState, snapshots: &[String]) {
@@ -83,43 +113,44 @@ impl Scrub {
         );
     }
 
-    /// Puts a pack again with the copies that tiers have of its damaged frames, if they have all. Returns whether it is
-    /// whole now.
+    /// Puts a pack again with the copies that tiers have of its damaged frames, if they have all.
     async fn mend(
         &self,
         known: &Known,
         index: &PackIndex,
         damaged: &[Damaged],
         rate: &mut RateLimit,
-    ) -> Result<bool, Broken> {
+    ) -> Result<Mended, Broken> {
         let (pack, len) = (known.pack, known.life.bytes);
         let packs = &self.context.packs;
+        // A large pack may never fit; the next round tries it again.
+        let lease = tokio::time::timeout(PATIENCE, self.lease_patiently(2 * len)).await;
+        self.board.waits_for(None);
+        let Ok(_lease) = lease else {
+            return Ok(Mended::NotNow);
+        };
         let mut copies: Vec<(&FrameAddress, Bytes)> = Vec::with_capacity(damaged.len());
         for one in damaged {
             match packs.stored_in_tiers(one.block, &one.address).await {
                 Some(copy) => copies.push((&one.address, copy)),
-                None => return Ok(false),
+                None => return Ok(Mended::NoCopy),
             }
         }
-        // The next round tries it again.
-        let Some(_lease) = self.context.memory.lease_spare(2 * len).await else {
-            return Ok(false);
-        };
         self.reserve(len, rate).await;
         let Ok(bytes) = self.piece(pack, 0..len).await? else {
-            return Ok(false);
+            return Ok(Mended::NotNow);
         };
         let mut bytes = BytesMut::from(&bytes[..]);
         for (address, copy) in copies {
             let from = address.offset as usize;
             match bytes.get_mut(from..from + copy.len()) {
                 Some(place) => place.copy_from_slice(&copy),
-                None => return Ok(false),
+                None => return Ok(Mended::NotNow),
             }
         }
         let bytes = bytes.freeze();
         if !self.is_whole(known, index, bytes.clone()).await? || !self.has_record(pack).await? {
-            return Ok(false);
+            return Ok(Mended::NotNow);
         }
         let put = packs.put(pack, bytes).await;
         if !self.has_record(pack).await? {
@@ -127,18 +158,18 @@ impl Scrub {
             if let Err(error) = packs.delete(pack).await {
                 tracing::warn!("pack {pack} cannot be deleted: {error}; the next start does");
             }
-            return Ok(false);
+            return Ok(Mended::NotNow);
         }
         if let Err(error) = put {
             tracing::warn!("pack {pack} cannot be put again: {error}");
-            return Ok(false);
+            return Ok(Mended::NotNow);
         }
         for one in damaged {
             if self.check_alone(one.block, &one.address).await?.is_some() {
-                return Ok(false);
+                return Ok(Mended::NotNow);
             }
         }
-        Ok(true)
+        Ok(Mended::Whole)
     }
 
     /// Whether these bytes are the whole pack as it was written.

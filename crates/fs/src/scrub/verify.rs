@@ -115,7 +115,10 @@ impl Scrub {
         let Some(known) = self.known(due.pack).await? else {
             return Ok(None);
         };
-        if !self.settle(&known, &index, &found, rate).await? {
+        let Some(is_whole) = self.settle(&known, &index, &found, rate).await? else {
+            return Ok(None);
+        };
+        if !is_whole {
             verdict.result = ScrubResult::Damaged;
             verdict.damaged_frames = u32::try_from(found.len()).unwrap_or(u32::MAX);
         }
@@ -277,7 +280,7 @@ impl Scrub {
     }
 
     /// Waits for spare memory.
-    async fn lease_patiently(&self, bytes: u64) -> forebay_cache::Lease {
+    pub(super) async fn lease_patiently(&self, bytes: u64) -> forebay_cache::Lease {
         loop {
             if let Some(lease) = self.context.memory.lease_spare(bytes).await {
                 self.board.waits_for(None);

@@ -280,6 +280,13 @@ fn a_restore_replaces_nothing_unless_that_is_ordered_and_keeps_what_it_replaces(
         ..request("/")
     };
     assert_eq!(try_restore(&life, whole).unwrap().objects, 28);
+    // The name of a tree that is being made.
+    let staged = RestoreRequest {
+        to: Some(b"/.forebay-restore".to_vec()),
+        ..request("/file")
+    };
+    assert_eq!(try_restore(&life, staged).unwrap().moved_aside, None);
+    assert_eq!(content(b".forebay-restore"), b"old");
     life.stop();
 }
 

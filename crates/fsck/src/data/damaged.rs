@@ -28,6 +28,8 @@ struct Fault {
     /// The snapshots that refer to it, the newest first.
     snapshots: Vec<Arc<str>>,
     path: Option<String>,
+    /// Whether its snapshot was deleted meanwhile, and none that stays is known to have it.
+    is_ownerless: bool,
 }
 
 /// The frames that cannot be read.
@@ -43,6 +45,7 @@ impl Damaged {
             wanted,
             why,
             path: None,
+            is_ownerless: false,
         };
         match self.0.len() < MOST {
             true => self.0.push(fault),
@@ -64,7 +67,10 @@ impl Damaged {
             let newest = bucket.newest.newest().await?;
             for kept in walk.snapshots.newest_first() {
                 if !is_still_there(&*newest, &kept).await? {
-                    faults.retain(|one| !one.is_of(&kept));
+                    for fault in faults.iter_mut().filter(|one| one.is_of(&kept)) {
+                        fault.snapshots.clear();
+                        fault.is_ownerless = true;
+                    }
                     continue;
                 }
                 if !faults.iter().any(|one| one.may_be_in(&kept)) {
@@ -80,14 +86,15 @@ impl Damaged {
                 moment.close().await;
             }
         }
-        for fault in self.0 {
+        for fault in self.0.into_iter().filter(|one| !one.is_ownerless) {
             walk.findings.found(fault.finding());
         }
         Ok(())
     }
 }
 
-/// Finds the frames that a snapshot refers to, and the paths of those that no newer state has.
+/// Finds the frames that a snapshot refers to, and the paths of those that no newer state has. Those whose own snapshot
+/// was deleted become its own.
 async fn look(
     faults: &mut [Fault],
     kept: &Kept,
@@ -95,6 +102,11 @@ async fn look(
 ) -> Result<(), StoreError> {
     for fault in faults.iter_mut().filter(|one| one.may_be_in(kept)) {
         match fault.is_in(state).await {
+            Ok(true) if fault.is_ownerless => {
+                fault.wanted.snapshot = Some(Arc::new(kept.clone()));
+                fault.snapshots.push(kept.name.clone());
+                fault.is_ownerless = false;
+            }
             Ok(true) if !fault.is_of(kept) => fault.snapshots.push(kept.name.clone()),
             Err(error @ StoreError::Transient(_)) => return Err(error),
             // A part of the snapshot that cannot be read was reported before.

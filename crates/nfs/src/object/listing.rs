@@ -90,10 +90,22 @@ impl<F: Trees> Object<'_, F> {
         with_attributes: bool,
         beside: ListedBeside,
     ) -> Result<Listing> {
-        let mut listing = self
-            .fs
-            .readdir(caller, self.inode, cookie, max_entries, with_attributes)
-            .await?;
+        // Names that mean these directories here do not reach entries of the file system.
+        let top = self.as_top();
+        let mut from = cookie;
+        let mut listing = loop {
+            let mut listing = self
+                .fs
+                .readdir(caller, self.inode, from, max_entries, with_attributes)
+                .await?;
+            let last = listing.entries.last().map(|entry| entry.cookie);
+            listing.entries.retain(|entry| !top.is_virtual(&entry.name));
+            match last {
+                // A part without entries that is not the last one would confuse clients.
+                Some(last) if listing.entries.is_empty() && !listing.end => from = last,
+                _ => break listing,
+            }
+        };
         if cookie >= TRASH_COOKIE {
             listing.entries.clear();
             listing.end = true;

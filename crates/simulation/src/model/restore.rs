@@ -29,53 +29,40 @@ pub(crate) enum Stage {
 impl State {
     /// The changes that restore `top` of this state: a directory after its names.
     pub(crate) fn stages(&self, top: u64) -> Vec<Stage> {
-        let is_directory = |inode| {
-            self.get(inode)
-                .is_some_and(|object| object.kind() == FileKind::Directory)
-        };
         let mut stages = vec![Stage::Make {
             from: top,
             directory: None,
             name: Vec::new(),
         }];
-        let mut directories = Vec::new();
-        let mut rest = Vec::new();
-        let mut seen = Vec::new();
-        match is_directory(top) {
-            true => {
-                directories.push(top);
-                rest.push(top);
-            }
-            false => stages.push(Stage::Finish { from: top }),
-        }
-        while let Some(directory) = rest.pop() {
-            for (name, from) in self.names_in(directory) {
-                let name = name.to_vec();
-                if seen.contains(&from) {
-                    stages.push(Stage::Link {
-                        from,
-                        directory,
-                        name,
-                    });
-                    continue;
-                }
-                seen.push(from);
-                stages.push(Stage::Make {
-                    from,
-                    directory: Some(directory),
+        self.fill(top, &mut Vec::new(), &mut stages);
+        stages
+    }
+
+    /// The changes to an object that was made: everything below it, and its attributes. Names of the `seen` files are links.
+    fn fill(&self, from: u64, seen: &mut Vec<u64>, stages: &mut Vec<Stage>) {
+        let is_directory = self
+            .get(from)
+            .is_some_and(|object| object.kind() == FileKind::Directory);
+        let names = is_directory.then(|| self.names_in(from));
+        for (name, below) in names.into_iter().flatten() {
+            let name = name.to_vec();
+            if seen.contains(&below) {
+                stages.push(Stage::Link {
+                    from: below,
+                    directory: from,
                     name,
                 });
-                if is_directory(from) {
-                    directories.push(from);
-                    rest.push(from);
-                } else {
-                    stages.push(Stage::Finish { from });
-                }
+                continue;
             }
+            seen.push(below);
+            stages.push(Stage::Make {
+                from: below,
+                directory: Some(from),
+                name,
+            });
+            self.fill(below, seen, stages);
         }
-        let last = directories.into_iter().rev();
-        stages.extend(last.map(|from| Stage::Finish { from }));
-        stages
+        stages.push(Stage::Finish { from });
     }
 
     /// This state with the content of `from` in a restored file, by a record that ends at `end`. Without `content` it has

@@ -164,7 +164,8 @@ impl Files {
         }))
     }
 
-    /// The path of a directory that may be in the trash; `None` if it is gone.
+    /// The path of a directory that may be in the trash; `None` if it is gone, or one above it cannot be read for damage, which is
+    /// in the log.
     async fn path_above(&self, directory: Inode, paths: &mut Paths) -> Result<Option<Vec<u8>>> {
         let mut below: Vec<(Inode, Bytes)> = Vec::new();
         let mut inode = directory;
@@ -172,8 +173,15 @@ impl Files {
             if let Some(path) = paths.known.get(&inode) {
                 break path.clone();
             }
-            let Some(Removed { entry, .. }) = self.in_trash(inode).await? else {
-                break self.path_of_live(inode).await?;
+            let removed = match self.in_trash(inode).await {
+                Err(Error::Io) => break None,
+                removed => removed?,
+            };
+            let Some(Removed { entry, .. }) = removed else {
+                break match self.path_of_live(inode).await {
+                    Err(Error::Io) => None,
+                    path => path?,
+                };
             };
             if below.len() == DEPTH {
                 break None;

@@ -99,7 +99,14 @@ impl Files {
         };
         let mut newest = Newest::new(at_once);
         loop {
-            let found = self.at_or_below(&path, &mut newest, &mut paths).await?;
+            let found = match self.at_or_below(&path, &mut newest, &mut paths).await {
+                // What is back must be made stable.
+                Err(error) if restored.objects > 0 => {
+                    restored.stopped_by = Some(TrashError::from(error).to_string());
+                    break;
+                }
+                found => found?,
+            };
             goal.is_one &= newest.is_all() && found.len() == 1;
             if goal.to.is_some() && !goal.is_one && !found.is_empty() {
                 return Err(TrashError::ToManyFiles);
@@ -126,25 +133,15 @@ impl Files {
         restored: &mut Restored,
     ) -> std::result::Result<(), TrashError> {
         for inode in found.iter().copied() {
-            // For one object at a time: clients and the task that empties the trash come between.
-            let changing = self.state.trash.changing.lock().await;
-            let Some(removed) = self.in_trash(inode).await? else {
-                // Its time was over, or a client has brought it back or deleted it.
-                continue;
-            };
-            let mut entry = self.trash_entry(inode, removed, paths).await?;
-            let done = match goal.to {
-                Some(to) => self.restore_to(&mut entry, &without_ends(to)).await,
-                None => self.restore_entry(&entry).await,
-            };
-            drop(changing);
-            match done {
-                Ok(end) => {
+            match self.undelete_one(inode, goal.to, paths).await {
+                Ok(Some((entry, end))) => {
                     restored.end = restored.end.max(end);
                     restored.objects += 1;
-                    // The caller may be gone.
+                    // The caller may be gone, or slow: nothing is locked here.
                     let _ = goal.back.send(entry).await;
                 }
+                // Its time was over, or a client has brought it back or deleted it.
+                Ok(None) => {}
                 // A directory that is not empty, or an older file of the same path.
                 Err(TrashError::Exists(_)) if !goal.is_one => restored.left += 1,
                 Err(error) if restored.objects == 0 => return Err(error),
@@ -155,6 +152,27 @@ impl Files {
             }
         }
         Ok(())
+    }
+
+    /// Brings back one object: to its place, or to the path `to`. Returns it with the path that it has now; `None` if it is not in
+    /// the trash.
+    async fn undelete_one(
+        &self,
+        inode: Inode,
+        to: Option<&[u8]>,
+        paths: &mut Paths,
+    ) -> std::result::Result<Option<(TrashEntry, Lsn)>, TrashError> {
+        // For one object at a time: clients and the task that empties the trash come between.
+        let _changing = self.state.trash.changing.lock().await;
+        let Some(removed) = self.in_trash(inode).await? else {
+            return Ok(None);
+        };
+        let mut entry = self.trash_entry(inode, removed, paths).await?;
+        let end = match to {
+            Some(to) => self.restore_to(&mut entry, &without_ends(to)).await?,
+            None => self.restore_entry(&entry).await?,
+        };
+        Ok(Some((entry, end)))
     }
 
     /// What was at a path, the newest of several, or what was there or below, the newest first: as many as `newest` takes.
@@ -219,6 +237,7 @@ impl Files {
         let removed = removed.ok_or(TrashError::NoSuchId(entry.inode))?;
         let node = self.state.node(entry.inode).await?;
         let (to_name, entry_there) = ((&directory, name), &removed.entry);
+        self.state.admit_names(Credentials::ROOT.client).await?;
         let end = match self
             .name_again(&Credentials::ROOT, to_name, &node, entry_there)
             .await
@@ -256,6 +275,7 @@ impl Files {
         let mut end = Lsn::ZERO;
         while let Some((node, record)) = missing.pop() {
             let to = (&directory, &record.name[..]);
+            self.state.admit_names(Credentials::ROOT.client).await?;
             match self
                 .name_again(&Credentials::ROOT, to, &node, &record)
                 .await
@@ -288,7 +308,8 @@ impl Files {
     }
 
     /// Gives an object in the trash a name, which is free, in a directory where the caller may make names. It counts in
-    /// the tree of the directory again. Others have their turn before that: there may be many.
+    /// the tree of the directory again. Others have their turn before that: there may be many. The caller has called
+    /// `admit_names`.
     pub(super) async fn name_again(
         &self,
         caller: &Credentials,
@@ -298,7 +319,6 @@ impl Files {
     ) -> Result<Recorded<Change>> {
         check_new_name(name)?;
         tokio::task::yield_now().await;
-        self.state.admit_names(caller.client).await?;
         let _names = directory.lock_names().await;
         permission::may_search(owned(&directory.lock_directory()?.record), caller)?;
         if self.entry(directory, name).await?.is_some() {

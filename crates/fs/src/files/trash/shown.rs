@@ -141,10 +141,10 @@ impl Files {
         Ok(is_below)
     }
 
-    /// The directory above one that may be in the trash; `None` if it is gone.
+    /// The directory above one that may be in the trash; `None` if it is gone, or cannot be read for damage, which is in the log.
     async fn above(&self, directory: Inode) -> Result<Option<Inode>> {
         let node = match self.state.node(directory).await {
-            Err(Error::Stale) => return Ok(None),
+            Err(Error::Stale | Error::Io) => return Ok(None),
             node => node?,
         };
         {
@@ -157,8 +157,12 @@ impl Files {
             }
         }
         let entry = self.state.catalog.record(&Key::Trash(directory)).await;
-        let entry: Option<TrashRecord> = entry.map_err(|error| self.state.store_failed(error))?;
-        Ok(entry.map(|entry| entry.directory))
+        let entry: Result<Option<TrashRecord>> =
+            entry.map_err(|error| self.state.store_failed(error));
+        match entry {
+            Err(Error::Io) => Ok(None),
+            entry => Ok(entry?.map(|entry| entry.directory)),
+        }
     }
 
     /// See [`forebay_vfs::Trash::list_removed`].
@@ -252,10 +256,11 @@ impl Files {
         below: Inode,
         name: &[u8],
     ) -> Result<Recorded<()>> {
-        let (inode, _) = self.removed_named(caller, below, name).await?;
+        self.removed_named(caller, below, name).await?;
         self.state.admit_names(caller.client).await?;
         let _changing = self.changing_trash().await?;
-        let removed = self.in_trash(inode).await?.ok_or(Error::NotFound)?;
+        // Again: all of it may have changed meanwhile.
+        let (inode, removed) = self.removed_named(caller, below, name).await?;
         let node = self.state.node(inode).await?;
         let delete = || {
             let mut locked = Locked::all(&[&node]);
@@ -282,10 +287,13 @@ impl Files {
         (directory, name): (Inode, &[u8]),
     ) -> Result<Recorded<Change>> {
         check_new_name(name)?;
-        let (inode, _) = self.removed_named(caller, below, from).await?;
+        self.removed_named(caller, below, from).await?;
         let directory = self.directory(directory).await?;
+        // Before the lock: it may wait.
+        self.state.admit_names(caller.client).await?;
         let _changing = self.changing_trash().await?;
-        let removed = self.in_trash(inode).await?.ok_or(Error::NotFound)?;
+        // Again: all of it may have changed meanwhile.
+        let (inode, removed) = self.removed_named(caller, below, from).await?;
         let node = self.state.node(inode).await?;
         let to = (&directory, name);
         self.name_again(caller, to, &node, &removed.entry).await
