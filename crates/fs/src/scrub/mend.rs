@@ -4,7 +4,8 @@
 //! bytes of all damaged frames as the bucket had them, the same pack is put again. Every byte of it is verified before.
 //!
 //! The snapshots may be deleted meanwhile, and the pack with them. A pack that was put back and that no record names
-//! is deleted again. If the gateway ends in between it is an orphan, which the next one deletes.
+//! is deleted again. If the gateway ends in between, or the pack is deleted while it is put and its record is still there, it is
+//! an orphan, which the next start deletes.
 
 use std::time::Duration;
 
