@@ -128,7 +128,7 @@ pub enum Reply {
     Deleted(bool),
     Restored(Restored),
     NotRestored(RestoreError),
-    /// Objects are back from the trash, and so many stay there.
+    /// These objects are back from the trash.
     Undeleted(Vec<TrashEntry>),
     NotUndeleted(TrashError),
     Failed(Error),

@@ -107,7 +107,7 @@ impl Draft {
         }
     }
 
-    /// The operation in a file system with this state, on objects of which some are `hidden`. `serial` makes the
+    /// The operation in a file system with this state. It leaves `hidden` objects alone. `serial` makes the
     /// written bytes unlike all others.
     pub(crate) fn resolve(&self, state: &State, hidden: Hidden<'_>, serial: u64) -> Operation {
         let [first, second, third, fourth, fifth] = self.picks;

@@ -48,7 +48,7 @@ pub(crate) struct Restored {
     pub(crate) stopped_by: Option<String>,
 }
 
-/// What is done with the objects that were found.
+/// The goal of an undelete: the new path, and the receiver of restored objects.
 #[derive(Clone, Copy)]
 struct Goal<'a> {
     /// The path for the only one; its own if `None`.
