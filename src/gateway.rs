@@ -3,6 +3,7 @@
 mod control;
 mod cost;
 mod metrics;
+mod open_files;
 mod trash;
 
 use std::net::SocketAddr;
@@ -34,8 +35,9 @@ use crate::serve::{Failure, Gateway};
 use crate::store;
 use crate::tls;
 use crate::trace::{Paths, SlowCalls};
-use crate::watch::{Counters, Watcher};
+use crate::watch::{Counters, Returning, Watcher};
 use cost::Costs;
+use open_files::{allowed_connections, raise_open_files};
 
 /// The limit for closing a volume whose gateway cannot listen.
 const CLOSE_AFTER_FAILURE: Duration = Duration::from_secs(3);
@@ -116,6 +118,7 @@ pub struct NfsGateway {
     shutdown: Mutex<Option<oneshot::Sender<Duration>>>,
     server: Mutex<Option<JoinHandle<()>>>,
     watcher: Arc<Watcher>,
+    returning: Returning,
     /// The registration with rpcbind, if there is one.
     registration: Mutex<Option<Registration>>,
     metrics: Metrics,
@@ -262,6 +265,7 @@ impl NfsGateway {
             },
         );
         let (watcher, started) = (Arc::new(watcher), Instant::now());
+        let returning = Returning::new(&store);
         let state = metrics::VolumeState {
             volume: volume.clone(),
             watcher: watcher.clone(),
@@ -296,6 +300,7 @@ impl NfsGateway {
             shutdown: Mutex::new(Some(shutdown)),
             server: Mutex::new(Some(server)),
             watcher,
+            returning,
             registration: Mutex::new(registration),
             recorder: Recorder::new(metrics.clone(), calls, volume.clone()),
             volume,
@@ -307,39 +312,9 @@ impl NfsGateway {
     }
 }
 
-/// Raises the limit of open files as far as the system allows: each connection is one. Returns the new limit, if
-/// there is one.
-fn raise_open_files() -> Option<u64> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limits = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limits.maximum,
-        maximum: limits.maximum,
-    };
-    match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limits.maximum,
-        Err(error) => {
-            tracing::debug!(
-                "the limit of open files stays at {:?}: {error}",
-                limits.current
-            );
-            limits.current
-        }
-    }
-}
-
-/// Open files that are reserved for everything but connections of clients: the log, the disk cache (at most 256
-/// files), requests to the bucket, a bucket in a folder, the control socket, and connections of strangers.
-const OTHER_FILES: u64 = 512;
-
-/// The wanted number of connections, or fewer, so that enough open files remain for everything else: half of the
-/// limit if that is low.
-fn allowed_connections(wanted: u32, open_files: Option<u64>) -> u32 {
-    let Some(files) = open_files else {
-        return wanted;
-    };
-    let allowed = files.saturating_sub(OTHER_FILES).max(files / 2).max(1);
-    wanted.min(u32::try_from(allowed).unwrap_or(u32::MAX))
+/// Whether the bucket does not answer. Missing objects are looked for by the publisher.
+fn is_away(volume: &Volume) -> bool {
+    volume.gone().is_none() && volume.status().store_trouble.is_some()
 }
 
 fn listen_failed(address: SocketAddr, error: &std::io::Error) -> String {
@@ -446,6 +421,7 @@ impl Gateway for NfsGateway {
             () = self.recorder.run() => {}
             () = self.costs.meter.run() => {}
             () = self.keeper.run(&self.volume) => {}
+            () = self.returning.run(|| is_away(&self.volume)) => {}
         }
     }
 
@@ -522,15 +498,5 @@ mod tests {
             let (_, publish) = stop_times(seconds(30), away);
             assert_eq!(publish, seconds(30));
         }
-    }
-
-    #[test]
-    fn connections_leave_open_files_for_all_else() {
-        assert_eq!(allowed_connections(16_384, None), 16_384);
-        assert_eq!(allowed_connections(16_384, Some(1 << 20)), 16_384);
-        assert_eq!(allowed_connections(16_384, Some(4096)), 3584);
-        assert_eq!(allowed_connections(1000, Some(4096)), 1000);
-        assert_eq!(allowed_connections(16_384, Some(256)), 128);
-        assert_eq!(allowed_connections(16_384, Some(0)), 1);
     }
 }

@@ -25,6 +25,7 @@ mod access;
 mod actions;
 mod api;
 mod connection;
+mod counts;
 mod events;
 mod guard;
 mod health;

@@ -60,6 +60,12 @@ impl Metrics {
         }
     }
 
+    /// The metrics of these sources and of another one.
+    pub fn with(&self, source: Arc<dyn Source>) -> Metrics {
+        let sources = self.sources.0.iter().cloned().chain([source]);
+        Metrics::new(sources.collect())
+    }
+
     /// All values of now.
     pub fn samples(&self) -> Samples {
         self.sources.samples()

@@ -3,10 +3,11 @@
 //!
 //! [`look`] gathers the observations: the problems of the volume's [`crate::health`], and the counts of calls that
 //! [wait or were refused](forebay_vfs::Troubles). [`Watch`] decides which messages to log. A task does this once a
-//! second; `forebay status` shows the current waits.
+//! second; `forebay status` shows the current waits. [`Returning`] ends the trouble of an idle gateway.
 
 mod opening;
 mod period;
+mod returning;
 mod subjects;
 mod task;
 
@@ -22,6 +23,7 @@ use crate::health::{self, Problem, State};
 
 pub use opening::OpeningWatch;
 pub use period::{Level, Notice, Watch};
+pub use returning::Returning;
 pub use subjects::{Counted, Counting, Manner, SUBJECTS, Subject};
 pub use task::{Watcher, watch_opening};
 

@@ -50,6 +50,7 @@ pub(super) async fn accept<C: Control>(listener: &TcpListener, admin: Arc<Admin<
         };
         let Ok(permit) = admin.connections.clone().try_acquire_owned() else {
             let most = admin.limits.connections;
+            admin.counts.connections_refused.add(1);
             tracing::warn!(%client, "admin HTTP: closed, since there are {most} connections");
             continue;
         };

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::Ends;
 use super::reply::Refusal;
 use super::rules;
-use super::state::Admin;
+use super::state::{Admin, REQUESTS_PER_SECOND};
 use crate::admin::Control;
 
 /// Headers of every answer: nothing is stored, and a browser runs and shows nothing but this server's own content. Text
@@ -35,6 +35,9 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
 ];
 
+/// Characters of the path of a refused request that are logged.
+const LOGGED_PATH: usize = 100;
+
 /// Adds the headers of every answer.
 pub(super) async fn with_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
@@ -52,19 +55,26 @@ pub(super) async fn permitted<C: Control>(
     request: Request,
     next: Next,
 ) -> Response {
-    admin.rate.wait().await;
+    let is_delayed = admin.rate.wait().await;
     let Some(ends) = request.extensions().get::<Ends>().copied() else {
         return Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "not a connection").into_response();
     };
     let client = ends.client;
+    if is_delayed {
+        admin.counts.delayed.add(1);
+        tracing::warn!(client = %client.ip(), "admin HTTP: requests wait, since there are more than {REQUESTS_PER_SECOND} a second");
+    }
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     if let Err(response) = check(&admin, ends, &request) {
         let status = response.status();
-        tracing::debug!(%client, "admin HTTP: {method} {path:?} is refused: {status}");
+        admin.counts.answered(status);
+        let path: String = path.chars().take(LOGGED_PATH).collect();
+        tracing::warn!(client = %client.ip(), "admin HTTP: {method} {path:?} is refused: {status}");
         return *response;
     }
     let response = next.run(request).await;
     let status = response.status();
+    admin.counts.answered(status);
     match method {
         Method::POST => tracing::info!(%client, "admin HTTP: {method} {path:?}: {status}"),
         _ => tracing::debug!(%client, "admin HTTP: {method} {path:?}: {status}"),
@@ -99,7 +109,6 @@ fn check<C: Control>(admin: &Admin<C>, ends: Ends, request: &Request) -> Result<
             ))),
             Some(token) if token.is_in(headers) => Ok(()),
             Some(_) => {
-                tracing::warn!(client = %ends.client, "admin HTTP: a POST without the token is refused");
                 let why = "changes need the token of admin_token: `Authorization: Bearer TOKEN`";
                 with(StatusCode::UNAUTHORIZED, why, WWW_AUTHENTICATE, "Bearer")
             }

@@ -27,7 +27,9 @@ pub(super) async fn scrape<C: Control>(
         Format::Text => &admin.text,
         Format::OpenMetrics => &admin.open_metrics,
     };
-    let scrape = shared.get(async { gateway.metrics().encode(format) }).await;
+    let scrape = shared
+        .get(async { gateway.metrics().with(admin.counts.clone()).encode(format) })
+        .await;
     let kind = [(CONTENT_TYPE, format.content_type())];
     Ok((kind, (*scrape).clone()).into_response())
 }

@@ -26,13 +26,15 @@ impl Rate {
         }
     }
 
-    /// Waits until the next event may happen.
-    pub(super) async fn wait(&self) {
+    /// Waits until the next event may happen. Returns whether that took any time.
+    pub(super) async fn wait(&self) -> bool {
         let now = Instant::now();
         let when = self.reserve(now);
-        if when > now {
+        let waits = when > now;
+        if waits {
             sleep_until(when).await;
         }
+        waits
     }
 
     /// The time of the next event, which is taken.
@@ -48,6 +50,16 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_is_reported() {
+        let rate = Rate::new(100, 2);
+        let mut waits = Vec::new();
+        for _ in 0..4 {
+            waits.push(rate.wait().await);
+        }
+        assert_eq!(waits, [false, false, false, true]);
+    }
 
     #[test]
     fn some_events_come_at_once_and_the_rest_at_the_rate() {

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use super::access::Access;
+use super::counts::Counts;
 use super::metrics::ClientCounts;
 use super::rate::Rate;
 use super::reply::Refusal;
@@ -18,7 +19,7 @@ use crate::admin::{Control, ExportStatus, QuotaReport, QuotaRequest, Status};
 use crate::live::Live;
 
 /// Requests per second that are answered at all.
-const REQUESTS_PER_SECOND: u32 = 500;
+pub(super) const REQUESTS_PER_SECOND: u32 = 500;
 
 /// Connections per second that are accepted.
 const CONNECTIONS_PER_SECOND: u32 = 200;
@@ -42,6 +43,7 @@ pub(super) struct Admin<C> {
     pub(super) followers: Arc<Semaphore>,
     /// Large answers in memory.
     pub(super) large: Arc<Semaphore>,
+    pub(super) counts: Arc<Counts>,
     /// The rate of requests.
     pub(super) rate: Rate,
     /// The rate of connections.
@@ -82,6 +84,7 @@ impl<C: Control> Admin<C> {
             walks: Semaphore::new(limits.walks),
             followers: Arc::new(Semaphore::new(limits.followers)),
             large: Arc::new(Semaphore::new(limits.large)),
+            counts: Arc::default(),
             rate: Rate::new(REQUESTS_PER_SECOND, 50),
             accepted: Rate::new(CONNECTIONS_PER_SECOND, 50),
             status: Shared::new(ANSWERS_PER_SECOND),

@@ -206,6 +206,14 @@ impl Answer {
         assert!(error.contains(part), "{part:?} is not in {error}");
     }
 
+    /// The value of a series in a scrape.
+    #[track_caller]
+    fn metric(&self, series: &str) -> f64 {
+        let mut lines = self.0.lines();
+        let value = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("{self:?}")).parse().unwrap()
+    }
+
     fn has_header(&self, line: &str) -> bool {
         let (head, _) = self.0.split_once("\r\n\r\n").unwrap_or((&self.0, ""));
         head.lines().any(|one| one.eq_ignore_ascii_case(line))
@@ -480,6 +488,27 @@ async fn pages_of_other_sites_reach_nothing() {
             .status(),
         200
     );
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_their_outcome() {
+    let site = Site::new().await;
+    site.get("/api/v1/status").await.is(200);
+    let foreign = request("GET /", &["Host: evil.example"], "");
+    site.raw(foreign.as_bytes())
+        .await
+        .refuses(421, "not called");
+    site.get("/nowhere").await.refuses(404, "");
+    let scrape = site.get("/metrics").await;
+    for (series, value) in [
+        ("forebay_admin_requests_total{outcome=\"ok\"}", 1.0),
+        ("forebay_admin_requests_total{outcome=\"refused\"}", 2.0),
+        ("forebay_admin_requests_total{outcome=\"failed\"}", 0.0),
+        ("forebay_admin_requests_delayed_total", 0.0),
+        ("forebay_admin_connections_refused_total", 0.0),
+    ] {
+        assert_eq!(scrape.metric(series), value, "{series}");
+    }
 }
 
 #[tokio::test]

@@ -2,15 +2,15 @@
 //! their kind: see the uses of [`Signs`].
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::metrics::{ADMIN, Scrape, requests};
-use crate::support::nfs::Stable;
+use crate::support::nfs::{Client, Stable};
 use crate::support::preload::{HeldPacks, slow_flushes};
 use crate::support::proxied::Proxied;
 use crate::support::s3_proxy::Fault;
 use crate::support::signs::Signs;
-use crate::support::{Gateway, Place};
+use crate::support::{Gateway, Place, TIMEOUT};
 use crate::waits::Away;
 
 #[test]
@@ -37,6 +37,27 @@ fn a_bucket_that_is_away_is_seen_until_it_is_back() {
     assert_eq!(scrape.value("health"), 0.0);
     assert_eq!(scrape.value("problem{name=\"bucket_away\"}"), 0.0);
     assert_eq!(scrape.value("store_trouble_seconds"), 0.0);
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn a_gateway_that_nobody_asks_sees_that_its_bucket_is_back() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &[ADMIN]);
+    gateway.client().put("file", &[7; 1000]);
+    gateway.stop_cleanly();
+    let gateway = place.serve_with("data", &[ADMIN]);
+    let away = Away::take(&place);
+    Client::is_put_off(gateway.port(), "file");
+    let trouble = || Scrape::of(&gateway).value("store_trouble_seconds");
+    assert!(trouble() > 0.0);
+    away.bring_back();
+    let deadline = Instant::now() + TIMEOUT;
+    while trouble() > 0.0 {
+        assert!(Instant::now() < deadline, "{}", gateway.messages());
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(gateway.client().get("file"), Ok(vec![7; 1000]));
     gateway.stop_cleanly();
 }
 

@@ -188,6 +188,8 @@ families! {
         "MNT calls refused.";
     NFS_LOCK_CALLS: Counter, "nfs_lock_calls", None, [],
         "Calls of the lock manager (NLM).";
+    NFS_LOCK_ANSWERS: Counter, "nfs_lock_answers", None, ["status"],
+        "Answers of the lock manager with results, by their `nlm4_stats`: `granted`, `denied` (another client has the lock), `blocked` (the client waits for it), `denied_grace_period` (only reclaims are granted after a start, or the bucket does not answer), `denied_nolocks`, `rofs`, `stale_fh`, `fbig` or `failed`.";
     NFS_LOCKS: Gauge, "nfs_locks", None, [],
         "Locks, waiters for locks and share reservations.";
     NFS_LOCK_CALLBACKS: Counter, "nfs_lock_callbacks", None, [],
@@ -206,6 +208,8 @@ families! {
         "Requests that failed without being sent, because the bucket had not answered the last ones.";
     STORE_WAITING: Gauge, "store_requests_waiting", None, [],
         "Requests that wait for permission to be sent: fewer are allowed while the bucket recovers, and none while it asks for a pause.";
+    STORE_LINK_HELD: Counter, "store_link_held_seconds", Seconds, ["direction"],
+        "Time in which a limit on the link held bodies back: that of `s3_upload_limit` those that go `up`, that of `s3_download_limit` those that come `down`. Missing without a limit.";
     COST: Counter, "cost", None, ["cause", "currency"],
         "Cost of requests to the bucket since the start, by their cause, at the prices of the configuration, in the unit that `currency` names.";
     COST_PER_DAY: Gauge, "cost_per_day", None, ["cause", "currency"],
@@ -218,6 +222,12 @@ families! {
         "Bytes received from each client, with all headers.";
     CLIENT_SENT: Counter, "client_sent_bytes", Bytes, ["client"],
         "Bytes sent to each client, with all headers.";
+    ADMIN_REQUESTS: Counter, "admin_requests", None, ["outcome"],
+        "Requests of admin HTTP that were answered, this scrape not included. `outcome` is `ok`, `refused` (4xx) or `failed` (5xx).";
+    ADMIN_DELAYED: Counter, "admin_requests_delayed", None, [],
+        "Requests of admin HTTP that waited because there were more than 500 a second.";
+    ADMIN_CONNECTIONS_REFUSED: Counter, "admin_connections_refused", None, [],
+        "Connections to admin HTTP closed at once because there were too many.";
 }
 
 /// The table as `docs/metrics.md` has it.

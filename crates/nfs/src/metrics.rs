@@ -2,11 +2,13 @@
 //!
 //! * `calls`: the time that calls take, for each procedure and outcome.
 //! * `clients`: calls and bytes of each client.
+//! * `lock_answers`: the answers of the lock manager, by their status.
 //! * `files`: the files with the most reads and writes.
 
 mod calls;
 mod clients;
 mod files;
+mod lock_answers;
 
 use forebay_metrics::{Counter, Gauge, Samples, Source, table};
 
@@ -15,6 +17,7 @@ pub(crate) use clients::ClientCounts;
 use clients::Clients;
 pub use files::BusyFile;
 use files::Files;
+use lock_answers::LockAnswers;
 
 /// Declares the instruments without labels: field, type, method of [`Samples`], family.
 macro_rules! instruments {
@@ -26,6 +29,7 @@ macro_rules! instruments {
             pub(crate) calls: Calls,
             pub(crate) clients: Clients,
             pub(crate) files: Files,
+            pub(crate) lock_answers: LockAnswers,
         }
 
         impl Source for Metrics {
@@ -33,6 +37,7 @@ macro_rules! instruments {
                 $(samples.$add(&table::$family, &self.$field);)*
                 self.calls.collect(samples);
                 self.clients.collect(samples);
+                self.lock_answers.collect(samples);
             }
         }
     };

@@ -125,9 +125,14 @@ impl Link {
 
     /// Total time in which bodies were held back so far, in both directions.
     pub(crate) fn held(&self) -> Duration {
-        let now = Instant::now();
-        let lanes = [&self.up, &self.down].into_iter().flatten();
-        lanes.map(|lane| lane.lock().queue.held(now)).sum()
+        let both = [Direction::Up, Direction::Down].map(|direction| self.held_in(direction));
+        both.into_iter().flatten().sum()
+    }
+
+    /// Total time in which bodies were held back so far in this direction; `None` if it has no limit.
+    pub(crate) fn held_in(&self, direction: Direction) -> Option<Duration> {
+        let lane = self.lane(direction)?.lock();
+        Some(lane.queue.held(Instant::now()))
     }
 }
 

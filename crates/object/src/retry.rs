@@ -14,7 +14,7 @@
 //!   repeats are at most a fifth of the successful requests, plus twenty.
 //! * **An outage costs little traffic.** After six failures in a row without an answer in between there is an *outage*:
 //!   requests fail at once, without being sent, except for one at a time, the probe, from half a second to 15 s after
-//!   the last one. An idle volume does not probe.
+//!   the last one. Nothing is sent of its own accord: the program asks for an idle volume.
 //! * **Recovery is gradual.** A successful probe allows one request at a time; each answer allows one more in parallel.
 //! * **A "slow down" of the store is obeyed**: nothing is sent for the time that it asks for (at most 20 s), and half
 //!   as many requests run in parallel afterwards.

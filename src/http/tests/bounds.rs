@@ -131,6 +131,14 @@ async fn further_connections_are_closed_and_places_are_given_back() {
     }
     held.pop();
     while site.get("/health/live").await.status() != 200 {}
+    drop(held);
+    let scrape = loop {
+        let scrape = site.get("/metrics").await;
+        if scrape.status() == 200 {
+            break scrape;
+        }
+    };
+    assert!(scrape.metric("forebay_admin_connections_refused_total") >= 20.0);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use forebay_client::{Create, Failure, Link, Reply, Request, Steady};
+use forebay_client::{Create, Failure, Link, LinkError, Reply, Request, Steady};
 pub(crate) use forebay_client::{Handle, Stable, Status, Verifier};
 
 pub(crate) const NOENT: Status = Status::NOENT;
@@ -20,18 +20,32 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn connect(port: u16) -> Client {
+        Client::connect_for(port, TIMEOUT)
+    }
+
+    /// A client that waits `limit` for each answer other than JUKEBOX.
+    fn connect_for(port: u16, limit: Duration) -> Client {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         // The server takes a call with the number of an earlier one for its repetition, whatever connection and process
         // it comes from.
         let first = RandomState::new().build_hasher().finish() as u32;
         Client {
-            link: Link::new(Steady::new(address), first, TIMEOUT),
+            link: Link::new(Steady::new(address), first, limit),
         }
     }
 
     /// The root directory of the export `/`.
     pub(crate) fn mount(&mut self) -> Handle {
         self.mount_at("/").unwrap()
+    }
+
+    /// Asks for a name in the root for a second; every answer must be JUKEBOX.
+    #[track_caller]
+    pub(crate) fn is_put_off(port: u16, name: &str) {
+        let mut client = Client::connect_for(port, Duration::from_secs(1));
+        let root = client.mount();
+        let answer = client.link.call(&Request::lookup(&root, name.as_bytes()));
+        assert!(matches!(answer, Err(LinkError::Stuck { .. })), "{answer:?}");
     }
 
     /// The directory of an export.

@@ -69,12 +69,12 @@ impl<F: Trees> Request<'_, F> {
                     state: arguments.state,
                 };
                 let status = self.lock(&arguments, asked).await;
-                write_status(results, arguments.cookie, status);
+                self.put_status(results, arguments.cookie, status);
             }
             CANCEL => {
                 let arguments = CancelArguments::decode(arguments)?;
                 let status = self.cancel(&arguments).unwrap_or_else(|status| status);
-                write_status(results, arguments.cookie, status);
+                self.put_status(results, arguments.cookie, status);
             }
             SHARE | UNSHARE => {
                 let arguments = ShareArguments::decode(arguments)?;
@@ -84,7 +84,7 @@ impl<F: Trees> Request<'_, F> {
                     self.unshare(&arguments)
                 };
                 let status = status.unwrap_or_else(|status| status);
-                write_status(results, arguments.cookie, status);
+                self.put_status(results, arguments.cookie, status);
                 // Clients ignore `sequence`.
                 Writer::new(results).u32(0);
             }
@@ -92,7 +92,7 @@ impl<F: Trees> Request<'_, F> {
             _ => {
                 let arguments = UnlockArguments::decode(arguments)?;
                 let status = self.unlock(&arguments).unwrap_or_else(|status| status);
-                write_status(results, arguments.cookie, status);
+                self.put_status(results, arguments.cookie, status);
             }
         }
         Ok(())
@@ -109,6 +109,12 @@ impl<F: Trees> Request<'_, F> {
         Ok(())
     }
 
+    /// Appends the beginning of all results, and counts the status.
+    fn put_status(&self, results: &mut Vec<u8>, cookie: &[u8], status: Status) {
+        self.nfs.metrics.lock_answers.answered(status);
+        write_status(results, cookie, status);
+    }
+
     async fn test(&self, arguments: TestArguments<'_>, results: &mut Vec<u8>) {
         let tested = async {
             let Some(file) = self.lockable(arguments.lock.handle).await? else {
@@ -121,10 +127,10 @@ impl<F: Trees> Request<'_, F> {
             Ok(self.locks.table.test(file, &wanted))
         };
         match tested.await {
-            Ok(None) => write_status(results, arguments.cookie, Status::GRANTED),
-            Err(status) => write_status(results, arguments.cookie, status),
+            Ok(None) => self.put_status(results, arguments.cookie, Status::GRANTED),
+            Err(status) => self.put_status(results, arguments.cookie, status),
             Ok(Some(holder)) => {
-                write_status(results, arguments.cookie, Status::DENIED);
+                self.put_status(results, arguments.cookie, Status::DENIED);
                 let mut writer = Writer::new(results);
                 writer.bool(holder.exclusive);
                 writer.u32(holder.owner.process.cast_unsigned());

@@ -19,6 +19,19 @@ impl Status {
     pub(crate) const STALE_FH: Status = Status(7);
     pub(crate) const FBIG: Status = Status(8);
     pub(crate) const FAILED: Status = Status(9);
+
+    /// All that this server sends, with their names in metrics.
+    pub(crate) const NAMES: [(Status, &str); 9] = [
+        (Status::GRANTED, "granted"),
+        (Status::DENIED, "denied"),
+        (Status::DENIED_NOLOCKS, "denied_nolocks"),
+        (Status::BLOCKED, "blocked"),
+        (Status::DENIED_GRACE_PERIOD, "denied_grace_period"),
+        (Status::ROFS, "rofs"),
+        (Status::STALE_FH, "stale_fh"),
+        (Status::FBIG, "fbig"),
+        (Status::FAILED, "failed"),
+    ];
 }
 
 /// `nlm4_lock`: file, range and owner of a lock.

@@ -138,10 +138,14 @@ impl Running {
         Client::connect(self.address)
     }
 
-    #[expect(clippy::cast_sign_loss, reason = "values are counts")]
     pub fn metric(&self, name: &str) -> u64 {
+        self.metric_of(name, &[])
+    }
+
+    #[expect(clippy::cast_sign_loss, reason = "values are counts")]
+    pub fn metric_of(&self, name: &str, labels: &[&str]) -> u64 {
         let samples = Samples::of([&*self.metrics as &dyn Source]);
-        samples.number(name, &[]).unwrap() as u64
+        samples.number(name, labels).unwrap() as u64
     }
 
     /// Waits until a metric has a value for which `right` holds.

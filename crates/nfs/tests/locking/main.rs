@@ -47,6 +47,8 @@ fn locks_of_two_clients_exclude_each_other_and_test_says_who_holds() {
     // A range without a lock may be unlocked.
     assert_eq!(client.nlm(UNLOCK, &ask("c", &scene.file)), GRANTED);
     assert_eq!(scene.server.metric("nfs_locks"), 1);
+    let answers = |status| scene.server.metric_of("nfs_lock_answers", &[status]);
+    assert_eq!((answers("granted"), answers("denied")), (6, 2));
     let ping = scene.client.call(NLM, 4, 0, |_| {});
     assert!(accepted(&ping).0.is_empty());
 }

@@ -5,8 +5,9 @@
 //! its failures in a row, its probes, its budget of repeats, and its pause when the server asks to slow down.
 //!
 //! A server that does not answer at all is unreachable for both. While both circuits have found that, a probe of either
-//! counts for both: without an answer it postpones the other one's probe, and with an answer it allows that probe at
-//! once. So an outage costs no more requests than with one circuit, and its end is noticed as early.
+//! counts for both: without an answer it postpones the other one's probe, and with an answer both outages are over. So an
+//! outage costs no more requests than with one circuit, and its end is noticed as early, even if only one kind of requests
+//! is made.
 
 use tokio::time::Instant;
 
@@ -71,8 +72,8 @@ impl Circuits {
         own.ended(ticket, outcome, now);
         match own.silent_until() {
             Some(next) => other.probe_at(|at| at.max(next)),
-            // The server answers again: whether it serves the other kind as well is worth a request.
-            None if was_silent => other.probe_at(|at| at.min(now)),
+            // Whether the server serves the other kind as well, its next request shows.
+            None if was_silent => other.server_answers(),
             None => {}
         }
     }
@@ -109,6 +110,18 @@ mod tests {
             match self.circuits.of(kind).admit(false, self.now) {
                 Admission::Go(ticket) => Some(ticket),
                 _ => None,
+            }
+        }
+
+        fn is_silent_for_ten_minutes(&mut self) {
+            for _ in 0..60_000 {
+                for kind in BOTH {
+                    self.ask(kind, SILENCE);
+                }
+                self.now += SECOND / 100;
+            }
+            for kind in BOTH {
+                assert!(self.go(kind).is_none());
             }
         }
 
@@ -187,18 +200,42 @@ mod tests {
             } else {
                 Kind::Read
             };
-            for _ in 0..60_000 {
-                scene.ask(first, SILENCE);
-                scene.ask(other, SILENCE);
-                scene.now += SECOND / 100;
-            }
-            assert!(scene.go(first).is_none() && scene.go(other).is_none());
+            scene.is_silent_for_ten_minutes();
             while !scene.ask(first, WELL) {
                 scene.now += SECOND / 100;
             }
             assert!(scene.ask(other, WELL));
             assert!(scene.circuits.outage().is_none());
         }
+    }
+
+    #[test]
+    fn an_outage_is_over_though_only_one_kind_of_requests_is_made() {
+        for asked in BOTH {
+            let mut scene = Scene::new();
+            scene.is_silent_for_ten_minutes();
+            while !scene.ask(asked, WELL) {
+                scene.now += SECOND / 100;
+            }
+            assert!(scene.circuits.outage().is_none());
+        }
+    }
+
+    #[test]
+    fn a_server_that_answers_one_kind_again_and_not_the_other_costs_that_one_a_request() {
+        let mut scene = Scene::new();
+        scene.is_silent_for_ten_minutes();
+        while !scene.ask(Kind::Read, WELL) {
+            scene.now += SECOND / 100;
+        }
+        assert!(scene.ask(Kind::Change, SILENCE));
+        assert!(scene.circuits.outage().is_some());
+        assert!(!scene.ask(Kind::Change, SILENCE));
+        assert!(scene.ask(Kind::Read, WELL));
+        assert!(
+            !scene.ask(Kind::Change, SILENCE),
+            "a second answer says nothing new"
+        );
     }
 
     #[test]

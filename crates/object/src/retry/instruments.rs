@@ -2,12 +2,13 @@
 
 use std::io;
 
-use forebay_metrics::{Counter, Gauge, Samples, Source, table};
+use forebay_metrics::{Counter, Gauge, Samples, Source, Value, table};
 use object_store::Error;
 
 use crate::Fault;
 use crate::chain::causes;
 use crate::error::Hung;
+use crate::link::Direction;
 use crate::s3::{Kind, S3Error};
 
 use super::Health;
@@ -95,5 +96,12 @@ impl Source for Health {
         }
         samples.counter(&table::STORE_NOT_SENT, &instruments.not_sent);
         samples.gauge(&table::STORE_WAITING, &instruments.waiting);
+        for (direction, name) in [(Direction::Up, "up"), (Direction::Down, "down")] {
+            let link = self.policy.link.as_ref();
+            if let Some(held) = link.and_then(|link| link.held_in(direction)) {
+                let value = Value::Counter(held.as_secs_f64());
+                samples.add(&table::STORE_LINK_HELD, [name.into()], value);
+            }
+        }
     }
 }

@@ -53,6 +53,7 @@ async fn a_pack_that_waits_for_the_link_keeps_nobody_out_of_a_store_that_recover
 #[tokio::test(start_paused = true)]
 async fn a_body_has_its_place_on_the_link_until_its_request_has_ended() {
     let (policy, link) = recovering();
+    let counted = Arc::clone(&policy);
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let request = async move {
         let _ = ended.await;
@@ -64,9 +65,16 @@ async fn a_body_has_its_place_on_the_link_until_its_request_has_ended() {
             .await
     });
     tokio::time::sleep(SECOND).await;
+    let held = || {
+        let policy = Arc::clone(&counted);
+        let samples = Samples::of([&Health { policy } as &dyn Source]);
+        ["up", "down"].map(|direction| samples.number("store_link_held_seconds", &[direction]))
+    };
+    assert_eq!(held(), [Some(0.0), None]);
     let next = Link::begin(Some(&link), Direction::Up, PACK);
     let mut next = std::pin::pin!(next);
     assert!(timeout(10 * SECOND, &mut next).await.is_err());
+    assert_eq!(held(), [Some(10.0), None]);
     drop(end);
     pack.await.unwrap().unwrap();
     assert!(timeout(10 * SECOND, next).await.is_ok());
