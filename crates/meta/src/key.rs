@@ -446,6 +446,11 @@ impl KeyRange {
         KeyRange::of_prefix(prefix).after(&Key::TrashOwner(uid, after).encode())
     }
 
+    /// The files in the trash of all users, by their owners.
+    pub fn trash_owners() -> KeyRange {
+        KeyRange::of_prefix(vec![tag::TRASH_OWNER])
+    }
+
     /// The order in which the trash is emptied.
     pub fn trash_order() -> KeyRange {
         KeyRange::of_prefix(vec![tag::TRASH_UNTIL])
@@ -668,6 +673,8 @@ mod tests {
             let uid = u32::try_from(dir >> 32).unwrap();
             let owned = matches!(&key, Key::TrashOwner(own, inode) if *own == uid && inode.0 > after);
             prop_assert_eq!(KeyRange::trash_of(uid, Inode(after)).contains(&bytes), owned);
+            let owned = matches!(&key, Key::TrashOwner(..));
+            prop_assert_eq!(KeyRange::trash_owners().contains(&bytes), owned);
             let order = matches!(&key, Key::TrashUntil(..));
             prop_assert_eq!(KeyRange::trash_order().contains(&bytes), order);
             prop_assert!(!KeyRange::unknown().iter().any(|range| range.contains(&bytes)));
