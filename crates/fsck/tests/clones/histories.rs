@@ -214,9 +214,22 @@ impl History {
     }
 
     async fn collect(&mut self, id: usize) {
-        let place = &self.volumes[&id].place;
-        let volume = opened(place).await;
-        settled(place, &volume).await;
+        let one = &self.volumes[&id];
+        let volume = opened(&one.place).await;
+        match one.needs.is_empty() {
+            true => settled(&one.place, &volume).await,
+            // Its accounts are also of packs that lie at its sources.
+            false => {
+                for mode in 0..4 {
+                    let set = SetAttributes {
+                        mode: Some(0o700 + mode),
+                        ..SetAttributes::default()
+                    };
+                    volume.setattr(&WHO, Inode::ROOT, &set, None).await.unwrap();
+                    volume.flush().await.unwrap();
+                }
+            }
+        }
         close(volume).await;
         self.steps.push(format!("{id}: collected"));
     }
