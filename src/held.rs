@@ -81,3 +81,64 @@ pub(crate) fn lines(holders: &[Holder<'_>]) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use forebay_meta::volume::notes::CloneNote;
+    use forebay_object::RetrySettings;
+    use forebay_object::faults::{FaultKind, Faults, FaultyStore, Request};
+    use object_store::memory::InMemory;
+    use object_store::path::Path;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn where_notes_on_clones_cannot_be_read_the_report_comes_without_clones() {
+        let faults = Arc::new(Faults::default());
+        let bucket = FaultyStore::new(Arc::new(InMemory::new()), faults.clone());
+        let url = "memory://".to_owned();
+        let retry = RetrySettings::default();
+        let store = Store::new(Arc::new(bucket), Path::default(), url, retry);
+        let note = CloneNote {
+            clone: VolumeId([2; 16]),
+            at: "try".to_owned(),
+            snapshot: SnapshotId(1),
+            name: "monday".to_owned(),
+            made: 0,
+        };
+        note.put(&store.store, &store.root).await.unwrap();
+        let held = [HeldBy {
+            snapshot: 1,
+            name: "monday".to_owned(),
+            unique_bytes: 5,
+            held_bytes: 7,
+        }];
+        faults.next(Request::List, "clones", FaultKind::Refused, 1);
+        let volume = VolumeId([1; 16]);
+        let clones = |holders: &[Holder<'_>]| serde_json::to_value(holders).unwrap()[0].clone();
+        let unread = holders(&store, volume, &held).await;
+        let said = clones(&unread);
+        assert_eq!(
+            (&said["clones"], &said["held_bytes"]),
+            (&json!(null), &json!(7))
+        );
+        let line = "  snapshot \"monday\" holds 7 B, 5 B of it alone";
+        assert_eq!(lines(&unread), format!("{line}\n"));
+        let read = holders(&store, volume, &held).await;
+        assert_eq!(clones(&read)["clones"], json!(["try"]));
+        assert_eq!(lines(&read), format!("{line}; kept for try\n"));
+        // A note that cannot be read holds every snapshot, and is named.
+        let location = Path::from("clones/whose");
+        store
+            .store
+            .put_opts(&location, "x".into(), Default::default())
+            .await
+            .unwrap();
+        let named = holders(&store, volume, &held).await;
+        let expected = json!(["try", "a clone with the note clones/whose"]);
+        assert_eq!(clones(&named)["clones"], expected);
+    }
+}

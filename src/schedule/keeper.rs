@@ -123,6 +123,9 @@ impl Keeper {
 
     /// Deletes these, one after the other.
     async fn delete(&self, shelf: &impl Shelf, expired: Vec<String>) {
+        // Others are gone, or do not expire any more.
+        let still: BTreeSet<&String> = expired.iter().collect();
+        self.cloned.lock().retain(|name| still.contains(name));
         for name in expired {
             match shelf.delete(&name).await {
                 // A person may have been faster.

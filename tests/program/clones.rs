@@ -247,3 +247,90 @@ fn a_volume_goes_back_to_a_snapshot_and_forth_and_survives_kills() {
 fn a_sealed_volume_goes_back_to_a_snapshot_and_forth_and_survives_kills() {
     a_volume_goes_back(true);
 }
+
+/// The name of the newest snapshot that a restore has made.
+fn before(gateway: &Gateway) -> String {
+    let listed = works(gateway.ask(&["snapshot", "list", "--json"]));
+    let all: Value = serde_json::from_str(&listed).unwrap();
+    let names = all.as_array().unwrap().iter().rev();
+    let mut names = names.map(|one| one["name"].as_str().unwrap());
+    let found = names.find(|name| name.starts_with("before-restore-"));
+    found.unwrap().to_owned()
+}
+
+#[test]
+fn a_restore_goes_on_without_a_killed_gateway_and_without_its_log_if_that_is_ordered() {
+    let volumes = Volumes::new(false);
+    let gateway = volumes.serve("source");
+    let mut client = gateway.client();
+    client.put("file", &bytes(1));
+    works(gateway.ask(&["snapshot", "create", "monday"]));
+    client.put("file", &bytes(2));
+    gateway.flush();
+    client.put("lost", &bytes(3));
+    gateway.kill();
+    // Each order is for one of the two.
+    let restore = |more: &[&str]| {
+        let words = [&["restore", "--volume=monday"], more].concat();
+        volumes.run("source", &words)
+    };
+    let logged = "changes that are not in the bucket";
+    for (more, why) in [
+        (&["--take-over"][..], logged),
+        (&["--put-log-aside"], "--take-over goes on without it"),
+    ] {
+        let refused = restore(more);
+        assert_eq!(refused.status.code(), Some(1), "{more:?}");
+        assert!(refused.stderr.contains(why), "{more:?}: {}", refused.stderr);
+    }
+    let said = works(restore(&["--take-over", "--put-log-aside"]));
+    assert!(said.contains("as in snapshot \"monday\""), "{said}");
+    volumes.is_sound("source");
+    let gateway = volumes.serve("source");
+    gateway.says("is archived");
+    let mut client = gateway.client();
+    assert!(client.get("file").unwrap() == bytes(1));
+    assert!(client.get("lost").is_err());
+    let before = before(&gateway);
+    gateway.stop_cleanly();
+    works(volumes.run("source", &["restore", "--volume", &before]));
+    let gateway = volumes.serve("source");
+    let mut client = gateway.client();
+    // What the log alone had is not in the snapshot of the state before.
+    assert!(client.get("file").unwrap() == bytes(2));
+    assert!(client.get("lost").is_err());
+    gateway.stop_cleanly();
+    // It is in the log that was archived.
+    let archived = works(volumes.run("source", &["log", "list"]));
+    assert!(archived.contains("lost"), "{archived}");
+    volumes.is_sound("source");
+}
+
+#[test]
+fn a_restore_by_another_machine_takes_the_volume_from_a_killed_gateway() {
+    let volumes = Volumes::new(false);
+    let gateway = volumes.serve("source");
+    gateway.client().put("file", &bytes(1));
+    works(gateway.ask(&["snapshot", "create", "monday"]));
+    gateway.client().put("file", &bytes(2));
+    gateway.flush();
+    gateway.kill();
+    let elsewhere = [
+        format!("--store={}", volumes.url("source")),
+        format!("--data-dir={}", volumes.place.path("elsewhere").display()),
+    ];
+    let restore = |more: &[&str]| {
+        let words = ["restore", "--volume=monday"].iter().chain(more);
+        let words = words.map(|&word| word.to_owned());
+        let line: Vec<String> = words.chain(elsewhere.clone()).collect();
+        run(&line)
+    };
+    let refused = restore(&[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(refused.stderr.contains("--take-over"), "{}", refused.stderr);
+    works(restore(&["--take-over"]));
+    volumes.is_sound("source");
+    let gateway = volumes.serve("source");
+    assert!(gateway.client().get("file").unwrap() == bytes(1));
+    gateway.stop_cleanly();
+}

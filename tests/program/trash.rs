@@ -198,3 +198,85 @@ fn clients_bring_back_their_files_and_delete_them_for_good() {
     let (out, err) = (&checked.stdout, &checked.stderr);
     assert_eq!(checked.status.code(), Some(0), "{out}{err}");
 }
+
+#[test]
+fn what_is_in_the_trash_is_removed_for_changes_and_its_bytes_are_salvaged() {
+    let place = Place::new();
+    let flags = [QUIET, "--trash=24h"];
+    let gateway = place.serve_with("data", &flags);
+    let mut client = gateway.client();
+    let root = client.mount();
+    for (name, byte) in [("kept", 1), ("gone", 2), ("back", 3)] {
+        client.put(name, &[byte; 5000]);
+    }
+    let make = |name: &str| {
+        let made = gateway.ask(&["snapshot", "create", name]);
+        assert!(made.status.success(), "{}", made.stderr);
+        gateway.flush();
+    };
+    make("first");
+    client.remove(&root, b"gone");
+    client.remove(&root, b"back");
+    make("second");
+    assert_eq!(undelete(&gateway, &["/back"]).len(), 1);
+    make("third");
+    let changes = |from: &str, to: &str| {
+        let mut line = vec!["changes".to_owned()];
+        line.extend([format!("--since={from}"), format!("--until={to}")]);
+        line.extend(place.flags("data"));
+        let said = run(&line);
+        assert!(said.status.success(), "{}", said.stderr);
+        let mut lines: Vec<String> = said.stdout.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(
+        changes("first", "second"),
+        ["removed       /back", "removed       /gone"]
+    );
+    assert_eq!(changes("second", "third"), ["made          /back"]);
+    // It has changed its times, if anything.
+    let all = changes("first", "third");
+    assert!(all.contains(&"removed       /gone".to_owned()), "{all:?}");
+    assert!(
+        all.iter()
+            .all(|line| line.ends_with("/gone") || line.starts_with("attributes")),
+        "{all:?}"
+    );
+    client.put("in the log", &[4; 5000]);
+    client.remove(&root, b"in the log");
+    gateway.kill();
+
+    // From the log: a file that went to the trash is not lost with it.
+    let to = place.path("from the log");
+    let mut line: Vec<String> = ["log", "salvage", "current", "--to"]
+        .map(str::to_owned)
+        .into();
+    line.push(to.display().to_string());
+    line.extend(place.flags("data"));
+    let salvaged = run(&line);
+    assert_eq!(salvaged.status.code(), Some(0), "{}", salvaged.stderr);
+    assert!(has(&to, &[4; 5000]), "{}", salvaged.stdout);
+    // From the packs alone.
+    std::fs::remove_dir_all(place.bucket().join("meta")).unwrap();
+    let to = place.path("from the packs");
+    let mut line = vec!["salvage".to_owned(), "--to".to_owned()];
+    line.push(to.display().to_string());
+    line.extend(place.flags("data"));
+    let salvaged = run(&line);
+    assert_eq!(salvaged.status.code(), Some(0), "{}", salvaged.stderr);
+    for byte in [1, 2, 3] {
+        assert!(has(&to, &[byte; 5000]), "{byte}: {}", salvaged.stdout);
+    }
+}
+
+/// Whether a file below a folder has this content.
+fn has(folder: &std::path::Path, content: &[u8]) -> bool {
+    std::fs::read_dir(folder).unwrap().flatten().any(|entry| {
+        let path = entry.path();
+        match path.is_dir() {
+            true => has(&path, content),
+            false => std::fs::read(&path).unwrap() == content,
+        }
+    })
+}

@@ -10,9 +10,10 @@
 
 use forebay_meta::VolumeDescriptor;
 use forebay_meta::volume::VolumeError;
-use forebay_meta::volume::notes::{self, CloneNote};
+use forebay_meta::volume::notes::{self, CloneNote, StoredNote};
 use forebay_object::Store;
 use forebay_types::{SnapshotId, VolumeId};
+use futures_util::{StreamExt, stream};
 use object_store::path::Path;
 use object_store::{Error, ObjectStoreExt};
 
@@ -59,24 +60,32 @@ impl Hold {
     }
 }
 
-/// The clones of the volume in `store`. One request, and two for each clone.
+/// Clones whose places are looked at at the same time.
+const AT_ONCE: usize = 16;
+
+/// The clones of the volume in `store`. One request, and two for each clone, 16 at a time.
 ///
 /// # Errors
 /// When the bucket fails.
 pub async fn list(store: &Store, volume: VolumeId) -> Result<Vec<Hold>, Error> {
-    let mut holds = Vec::new();
-    for stored in notes::list(&store.store, &store.root).await? {
+    let stored = notes::list(&store.store, &store.root).await?;
+    Ok(judged(store, volume, stored).await)
+}
+
+/// The notes, with what is at the places of the clones.
+async fn judged(store: &Store, volume: VolumeId, stored: Vec<StoredNote>) -> Vec<Hold> {
+    let holds = stored.into_iter().map(|stored| async move {
         let standing = match &stored.note {
             Ok(note) => standing(store, volume, note).await,
             Err(why) => Standing::Unknown(why.clone()),
         };
-        holds.push(Hold {
+        Hold {
             note: stored.note,
             location: stored.location,
             standing,
-        });
-    }
-    Ok(holds)
+        }
+    });
+    stream::iter(holds).buffered(AT_ONCE).collect().await
 }
 
 async fn standing(store: &Store, volume: VolumeId, note: &CloneNote) -> Standing {
@@ -100,7 +109,8 @@ async fn standing(store: &Store, volume: VolumeId, note: &CloneNote) -> Standing
     }
 }
 
-/// The clones that hold a snapshot, for people; none if it may be deleted. Notes that are left over are removed.
+/// The clones that hold a snapshot, for people; none if it may be deleted. Notes for this snapshot that are left over are
+/// removed. One request, one for each note, and one for each clone of this snapshot.
 ///
 /// # Errors
 /// When the bucket fails.
@@ -109,8 +119,14 @@ pub async fn holders(
     volume: VolumeId,
     snapshot: SnapshotId,
 ) -> Result<Vec<String>, Error> {
+    let mut stored = notes::list(&store.store, &store.root).await?;
+    // One that cannot be read may be for this one.
+    stored.retain(|stored| {
+        let note = stored.note.as_ref();
+        note.map_or(true, |note| note.snapshot == snapshot)
+    });
     let mut holders = Vec::new();
-    for hold in list(store, volume).await? {
+    for hold in judged(store, volume, stored).await {
         if hold.holds(snapshot) {
             holders.push(hold.clone_name());
         } else if hold.standing == Standing::Detached {

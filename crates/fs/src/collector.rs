@@ -38,7 +38,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::publisher::{AccountChange, BetweenCheckpoints, Committer, Halted, Observer};
-use late::Late;
 use orders::Orders;
 use orphans::Looks;
 use rate::{Rate, Work};
@@ -46,6 +45,7 @@ use rewrite::Rewritten;
 use survey::Survey;
 
 pub(crate) use context::Context;
+pub(crate) use late::LatePacks;
 pub use orders::{CollectRefusal, CollectorWait};
 pub use survey::Space;
 
@@ -93,8 +93,8 @@ pub(crate) struct Collector {
     failures: AtomicU32,
     /// When to look for orphaned packs.
     looks: Mutex<Looks>,
-    /// Packs of this gateway that may come back.
-    late: Mutex<Late>,
+    /// Packs that may come back.
+    late: Arc<LatePacks>,
     /// The orders of operators.
     orders: Orders,
     rewritten: AtomicU64,
@@ -125,12 +125,17 @@ impl Collector {
             begun: AtomicBool::new(false),
             failures: AtomicU32::new(0),
             looks: Mutex::default(),
-            late: Mutex::default(),
+            late: Arc::default(),
             orders: Orders::default(),
             rewritten: AtomicU64::new(0),
             copied_bytes: AtomicU64::new(0),
             orphans_deleted: AtomicU64::new(0),
         }
+    }
+
+    /// The packs that may come back, for engines that put packs.
+    pub(crate) fn late_packs(&self) -> Arc<LatePacks> {
+        self.late.clone()
     }
 
     /// Collects whenever there is garbage, for as long as there is a publisher.
@@ -237,12 +242,12 @@ impl Observer for Collector {
     }
 
     fn put_in_doubt(&self, pack: PackId) {
-        self.late.lock().may_come_again(pack);
+        self.late.may_come_again(pack);
     }
 
     fn pack_deleted(&self, pack: PackId) {
         let grace = self.context.config.orphan_grace;
-        self.late.lock().deleted(pack, Instant::now() + grace);
+        self.late.deleted(pack, Instant::now() + grace);
     }
 }
 

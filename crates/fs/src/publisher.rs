@@ -250,15 +250,13 @@ impl Publisher {
                 buffers.clear();
             }
             let due = since.map(|since| since + self.context.config.checkpoint_interval);
-            match [
+            let own = [
                 due,
                 self.context.source.next_log_attempt(),
                 buffers.stale_at(),
-            ]
-            .into_iter()
-            .flatten()
-            .min()
-            {
+            ];
+            let of_engines = self.between.iter().map(|engine| engine.next_at());
+            match own.into_iter().chain(of_engines).flatten().min() {
                 Some(due) => {
                     tokio::select! {
                         biased;

@@ -126,6 +126,7 @@ impl Rooms {
             sources,
             snapshots: state.snapshots.clone(),
             damages: damages.clone(),
+            late: collector.late_packs(),
             progress: progress.clone(),
         }));
         let snapshots = Arc::new(Snapshots::new(snapshots::Context {

@@ -4,7 +4,8 @@
 //! [published](crate::publisher) with that. Its deletion goes in steps between two checkpoints:
 //!
 //! ```text
-//!   its record says that it is being deleted  -> its name is free, it holds no pack that dies from now on
+//!   its record says that it is being deleted  -> its name is free
+//!   no clone needs it                         -> it holds no pack that dies from now on
 //!   its state is no longer kept               -> tables that only it needs are deleted in the background
 //!   each pack that it holds                   -> is held by the next older snapshot that refers to it, or is dead
 //!   its record is deleted
@@ -12,6 +13,7 @@
 //!
 //! A crash between two steps loses nothing: the record says that the deletion has begun, and each step may be repeated.
 
+mod deferred;
 mod delete;
 mod opened;
 mod sizes;
@@ -32,6 +34,7 @@ use forebay_view::View;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use deferred::Deferred;
 use opened::Opened;
 pub(crate) use space::SpaceOfSnapshots;
 
@@ -143,10 +146,8 @@ pub(crate) struct Snapshots {
     context: Context,
     /// Snapshots whose deletion is ordered, and has not begun.
     ordered: Mutex<BTreeSet<SnapshotId>>,
-    /// The snapshot that is being deleted, and whose state is not kept any more.
-    released: Mutex<Option<SnapshotId>>,
-    /// Snapshots that a clone has got hold of after their deletion had begun: it goes on at the next opening, if it may.
-    deferred: Mutex<BTreeSet<SnapshotId>>,
+    /// Snapshots that a clone has got hold of when their deletion had begun.
+    deferred: Deferred,
     /// Counts the steps of deletions.
     steps: watch::Sender<u64>,
     opened: Opened,
@@ -157,8 +158,7 @@ impl Snapshots {
         Snapshots {
             context,
             ordered: Mutex::default(),
-            released: Mutex::default(),
-            deferred: Mutex::default(),
+            deferred: Deferred::default(),
             steps: watch::Sender::new(0),
             opened: Opened::default(),
         }
@@ -250,3 +250,6 @@ impl Snapshots {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ pub(crate) fn status(life: &Life) -> ScrubStatus {
     life.run(|volume| async move { volume.scrub_status().await.unwrap() })
 }
 
-fn is_over(life: &Life) -> bool {
+pub(crate) fn is_over(life: &Life) -> bool {
     status(life).running.is_none()
 }
 

@@ -289,6 +289,8 @@ pub enum Finding {
     TrashOfNothing { #[serde(serialize_with = "number")] inode: Inode, why: &'static str },
     #[error("the mark that inode {inode} stays in the trash until second {until} {why}")]
     WrongTrashMark { #[serde(serialize_with = "number")] inode: Inode, until: u64, why: &'static str },
+    #[error("the mark that inode {inode} in the trash belongs to user {uid} {why}")]
+    WrongTrashOwner { #[serde(serialize_with = "number")] inode: Inode, uid: u32, why: &'static str },
 
     #[error("there is a quota of inode {inode}, {why}")]
     QuotaOfNoDirectory { #[serde(serialize_with = "number")] inode: Inode, why: &'static str },
@@ -362,6 +364,7 @@ impl Finding {
             Finding::UnreadableSnapshot { .. } => "unreadable-snapshot",
             Finding::TrashOfNothing { .. } => "trash-of-nothing",
             Finding::WrongTrashMark { .. } => "wrong-trash-mark",
+            Finding::WrongTrashOwner { .. } => "wrong-trash-owner",
             Finding::QuotaOfNoDirectory { .. } => "quota-of-no-directory",
             Finding::WrongUsage { .. } => "wrong-usage",
             Finding::TreeWithoutQuota { .. } => "tree-without-quota",

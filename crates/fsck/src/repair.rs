@@ -20,8 +20,8 @@
 //! | 5 | attributes and counts of objects; blocks to be collected |
 //! | 6 | bytes that files count, and the tree that they count in |
 //! | 7, 8 | accounts of packs, quotas and the volume |
-//! | 9 | snapshots: names, and the packs that they hold |
-//! | 10 | impossible frames, and notes on missing things |
+//! | 9 | snapshots: names, the packs that they hold, and those to which they refer; the trash: marks |
+//! | 10 | held packs to which no snapshot refers, impossible frames, and notes on missing things |
 //! | 11 | notes on blocks that share frames |
 //!
 //! The steps of a repair are its own batches: each leaves names, cookies, entries and links in agreement where they
@@ -325,26 +325,25 @@ pub(crate) async fn rounds(
         memory: options.check.memory.max(MIN_MEMORY),
         ..options.check.clone()
     };
-    let mut steps = 0;
+    let (mut steps, mut reads_past) = (0, false);
     for _ in 0..ROUNDS {
         let overlaid = Arc::new(Overlaid::new(target.moment().await?));
         let source: Arc<dyn Source> = overlaid.clone();
-        // What snapshots have cannot be repaired.
-        let states = (Moment::whole(source), None);
+        // What snapshots refer to takes long to read, and is repaired last.
+        let past = reads_past.then(|| target.past()).flatten();
+        let states = (Moment::whole(source), past);
         let report = attempt_on(states, bucket.clone(), volume, &each, progress).await?;
-        if report.is_clean() {
-            break;
-        }
         let now = Timestamp {
             seconds: i64::try_from(options.now.as_secs()).unwrap_or(i64::MAX),
             nanos: options.now.subsec_nanos(),
         };
-        let means = (options.accept_loss, now);
+        let means = (options.accept_loss, reads_past, now);
         let mut work = Work::new(overlaid, target, observer, &report, means);
         act::treat(&mut work, bucket).await?;
-        if work.steps == 0 {
+        if work.steps == 0 && reads_past {
             break;
         }
+        reads_past |= work.steps == 0;
         steps += work.steps;
     }
     let last = Options {

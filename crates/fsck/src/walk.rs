@@ -135,6 +135,7 @@ impl Walk {
             .is_some()
         {}
         self.trash_order().await?;
+        self.trash_owners().await?;
         self.checks().await
     }
 

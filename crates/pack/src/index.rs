@@ -306,6 +306,15 @@ pub fn is_header_of(start: &[u8], volume: VolumeId, pack: PackId) -> bool {
         .any(|version| start.starts_with(&encode_pack_header(*version, volume, pack)))
 }
 
+/// The header of a pack that is written with these keys.
+pub fn header_of(keys: &PackKeys, pack: PackId) -> [u8; PACK_HEADER_LEN] {
+    let version = match keys.is_sealed() {
+        true => SEALED_PACK_VERSION,
+        false => PACK_VERSION,
+    };
+    encode_pack_header(version, keys.volume(), pack)
+}
+
 /// `version` is that of the pack: [`PACK_VERSION`] or [`SEALED_PACK_VERSION`].
 pub(crate) fn encode_pack_header(
     version: u16,

@@ -130,9 +130,11 @@ async fn a_snapshot_that_a_clone_needs_stays_and_is_no_failure() {
     assert!(shelf.names().len() <= 3 && shelf.names()[0] == first);
     assert_eq!(keeper.failures.get(), 0);
     assert_eq!(*keeper.trouble.lock(), None);
+    assert_eq!(*keeper.cloned.lock(), [first.clone()].into());
     *shelf.cloned.lock() = None;
     work(&keeper, &shelf, 2 * MINUTE).await;
     assert!(!shelf.names().contains(&first));
+    assert!(keeper.cloned.lock().is_empty(), "it is forgotten");
 }
 
 #[tokio::test(start_paused = true)]

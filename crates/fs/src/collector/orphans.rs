@@ -239,19 +239,4 @@ impl Collector {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_are_two_looks_and_more_only_while_something_is_too_young() {
-        let (now, grace) = (Instant::now(), Duration::from_secs(3600));
-        let first = Looks::default();
-        assert!(first.is_due(now));
-        let second = first.next(false, now, grace);
-        assert!(!second.is_due(now) && second.is_due(now + grace));
-        let third = second.next(true, now + grace, grace);
-        assert_eq!(third, Looks::Again(now + 2 * grace));
-        let over = third.next(false, now + 2 * grace, grace);
-        assert!(!over.is_due(now + 1000 * grace));
-    }
-}
+mod tests;

@@ -394,7 +394,7 @@ impl Collector {
             }
         }
         if is_doubtful {
-            self.late.lock().may_come_again(pack);
+            self.late.may_come_again(pack);
         }
         work.add(bytes.len() as u64);
         let raw = finished.frames.iter();

@@ -16,7 +16,7 @@ fn block(inode: u64) -> BlockKey {
     }
 }
 
-fn context(world: &World) -> Context {
+pub(super) fn context(world: &World) -> Context {
     Context {
         config: world.config.clone(),
         environment: world.environment.clone(),

@@ -1,6 +1,7 @@
 //! The steps of other engines between two checkpoints.
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::Halted;
 use super::committer::Committer;
@@ -19,4 +20,9 @@ pub(crate) trait BetweenCheckpoints: Send + Sync {
 
     /// The publisher is idle, or has done one step: the engine may go on.
     fn over(&self);
+
+    /// When it may have work although nothing else happens until then; `None` if it only waits for other events.
+    fn next_at(&self) -> Option<Instant> {
+        None
+    }
 }

@@ -246,6 +246,48 @@ async fn an_engine_commits_in_its_turn_and_a_flush_is_answered_after_its_checkpo
     task.abort();
 }
 
+/// Has work from some time on.
+struct Later {
+    due: Instant,
+    done: AtomicU32,
+}
+
+#[async_trait]
+impl BetweenCheckpoints for Later {
+    fn has_work(&self) -> bool {
+        self.due <= Instant::now() && self.done.load(Ordering::Relaxed) == 0
+    }
+
+    async fn step(&self, _: &Committer) -> Result<(), Halted> {
+        self.done.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn over(&self) {}
+
+    fn next_at(&self) -> Option<Instant> {
+        (self.done.load(Ordering::Relaxed) == 0).then_some(self.due)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_has_work_later_gets_its_step_although_nothing_else_happens() {
+    let due = Instant::now() + Duration::from_secs(5);
+    let later = Arc::new(Later {
+        due,
+        done: AtomicU32::new(0),
+    });
+    let scene = scene_with(vec![later.clone()], |_| {}).await;
+    // There is none, and nobody looks for some.
+    scene.world.progress.nothing_to_reclaim();
+    let task = tokio::spawn(scene.publisher.clone().publish_forever());
+    tokio::time::sleep_until(due - Duration::from_millis(1)).await;
+    assert_eq!(later.done.load(Ordering::Relaxed), 0);
+    tokio::time::sleep_until(due + Duration::from_millis(1)).await;
+    assert_eq!(later.done.load(Ordering::Relaxed), 1);
+    task.abort();
+}
+
 #[tokio::test]
 async fn reclaiming_does_not_go_on_and_on_beside_a_page_of_dead_packs_that_are_pinned() {
     let scene = scene().await;

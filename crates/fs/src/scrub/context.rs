@@ -8,6 +8,7 @@ use forebay_environment::Environment;
 use forebay_meta::Catalog;
 use forebay_pack_store::PackStore;
 
+use crate::collector::LatePacks;
 use crate::damages::Damages;
 use crate::publisher::Progress;
 use crate::state::{Memory, SnapshotList};
@@ -26,6 +27,8 @@ pub(crate) struct Context {
     pub(crate) sources: Sources,
     pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) damages: Arc<Damages>,
+    /// Notes packs that it puts again while they may be deleted.
+    pub(crate) late: Arc<LatePacks>,
     /// Used to ask for a commit of checks.
     pub(crate) progress: Arc<Progress>,
 }

@@ -1,22 +1,25 @@
 //! Damage in packs that snapshots refer to.
 //!
 //! Block maps of snapshots never change, so a damaged frame of theirs is healed in its place: if the disk cache has the
-//! bytes of all damaged frames as the bucket had them, the same pack is put again. Every byte of it is verified before.
+//! bytes of all damaged frames as the bucket had them, the same pack is put again. Every byte of it is verified before. The
+//! header follows from the number of the pack, so that a damaged one is healed without any copy.
 //!
 //! The snapshots may be deleted meanwhile, and the pack with them. A pack that was put back and that no record names
-//! is deleted again. If the gateway ends in between, or the pack is deleted while it is put and its record is still there, it is
-//! an orphan, which the next start deletes.
+//! is deleted again. One that is dead, and not known to be deleted, may not be: a restored file may need it again. So before
+//! the PUT the pack is noted as one that [may come back](crate::collector::LatePacks), and it is still so if it was dead after the
+//! PUT, or the PUT had no clear answer: after its deletion, the collector looks for it once more.
 
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use forebay_meta::FrameAddress;
+use forebay_pack::index::header_of;
 use forebay_pack::{PackIndex, object_name, open_index};
-use forebay_types::to_usize;
+use forebay_types::{PackId, to_usize};
 
 use super::known::Known;
 use super::plan::{Piece, RateLimit};
-use super::verify::{Damaged, check};
+use super::verify::{Damaged, Found, check};
 use super::{Broken, Scrub};
 use crate::damages::{BlockFrame, DamageState};
 
@@ -35,38 +38,51 @@ enum Mended {
 }
 
 impl Scrub {
-    /// Deals with the damaged frames of a pack. Returns whether they are whole again; `None` if the pack was deleted
-    /// meanwhile.
+    /// Deals with the damage in a pack. Returns whether it is whole again; `None` if the pack was deleted meanwhile.
     pub(super) async fn settle(
         &self,
         known: &Known,
         index: &PackIndex,
-        damaged: &[Damaged],
+        found: &Found,
         rate: &mut RateLimit,
     ) -> Result<Option<bool>, Broken> {
-        if damaged.is_empty() {
+        let damaged = &found.frames[..];
+        if damaged.is_empty() && !found.header {
             return Ok(Some(true));
         }
         let damages = &self.context.damages;
         let snapshots = self.context.snapshots.referring(&known.life);
         let object = object_name(known.pack);
-        let mended = match snapshots.is_empty() {
+        // A held pack that no snapshot in the list refers to is one of a snapshot that is being deleted. A clone may need it.
+        let mended = match snapshots.is_empty() && known.frames.is_some() {
             true => Mended::NotNow,
             false => self.mend(known, index, damaged, rate).await?,
         };
         if mended == Mended::Whole {
+            let header = match found.header {
+                true => ", its header is written again,",
+                false => ",",
+            };
             tracing::info!(
-                "{object} is healed: its {} damaged frames were still in the disk cache, and the pack was put again",
+                "{object} is healed: its {} damaged frames were still in the disk cache{header} and the pack was put again",
                 damaged.len()
             );
             self.note(known, damaged, DamageState::Healed, &snapshots);
             return Ok(Some(true));
+        }
+        if found.header {
+            tracing::error!(
+                "the header of {object} is damaged: files do not need it, but a salvage without the metadata does"
+            );
         }
         // That took a while: the pack may have died, or be deleted.
         let Some(known) = self.known(known.pack).await? else {
             return Ok(None);
         };
         let snapshots = self.context.snapshots.referring(&known.life);
+        if damaged.is_empty() {
+            return Ok(Some(false));
+        }
         if known.frames.is_none() {
             let why = match mended {
                 Mended::NoCopy => "not all of them have a copy here",
@@ -142,27 +158,18 @@ impl Scrub {
             return Ok(Mended::NotNow);
         };
         let mut bytes = BytesMut::from(&bytes[..]);
-        for (address, copy) in copies {
-            let from = address.offset as usize;
-            match bytes.get_mut(from..from + copy.len()) {
-                Some(place) => place.copy_from_slice(&copy),
+        let header = Bytes::copy_from_slice(&header_of(packs.keys(), pack));
+        let frames = copies
+            .into_iter()
+            .map(|(address, copy)| (address.offset as usize, copy));
+        for (from, part) in std::iter::once((0, header)).chain(frames) {
+            match bytes.get_mut(from..from + part.len()) {
+                Some(place) => place.copy_from_slice(&part),
                 None => return Ok(Mended::NotNow),
             }
         }
         let bytes = bytes.freeze();
-        if !self.is_whole(known, index, bytes.clone()).await? || !self.has_record(pack).await? {
-            return Ok(Mended::NotNow);
-        }
-        let put = packs.put(pack, bytes).await;
-        if !self.has_record(pack).await? {
-            // The snapshots were deleted, and the pack perhaps before it was put again.
-            if let Err(error) = packs.delete(pack).await {
-                tracing::warn!("pack {pack} cannot be deleted: {error}; the next start does");
-            }
-            return Ok(Mended::NotNow);
-        }
-        if let Err(error) = put {
-            tracing::warn!("pack {pack} cannot be put again: {error}");
+        if !self.is_whole(known, index, bytes.clone()).await? || !self.put(pack, bytes).await? {
             return Ok(Mended::NotNow);
         }
         for one in damaged {
@@ -171,6 +178,46 @@ impl Scrub {
             }
         }
         Ok(Mended::Whole)
+    }
+
+    /// Puts a pack again, unless it is dead or is deleted meanwhile. Returns whether the bucket has it.
+    async fn put(&self, pack: PackId, bytes: Bytes) -> Result<bool, Broken> {
+        let (packs, late) = (&self.context.packs, &self.context.late);
+        // From here on, the collector looks for the pack once more after a deletion.
+        let is_noted = late.may_come_again(pack);
+        let settle = || {
+            if is_noted {
+                late.is_settled(pack);
+            }
+        };
+        // A dead one may be deleted already. This one is not: it dies first.
+        if self.known(pack).await?.is_none() {
+            settle();
+            return Ok(false);
+        }
+        let put = packs.put(pack, bytes).await;
+        if !self.has_record(pack).await? {
+            // The snapshots were deleted, and the pack perhaps before it was put again.
+            if let Err(error) = packs.delete(pack).await {
+                tracing::warn!(
+                    "pack {pack} cannot be deleted: {error}; the collector does that later"
+                );
+            }
+            return Ok(false);
+        }
+        match put {
+            Ok(is_doubtful) => {
+                // If it is deleted from now on, that deletes what was put.
+                if !is_doubtful && self.known(pack).await?.is_some() {
+                    settle();
+                }
+                Ok(true)
+            }
+            Err(error) => {
+                tracing::warn!("pack {pack} cannot be put again: {error}");
+                Ok(false)
+            }
+        }
     }
 
     /// Whether these bytes are the whole pack as it was written.

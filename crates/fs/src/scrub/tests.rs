@@ -20,6 +20,10 @@ fn block(inode: u64) -> BlockKey {
 }
 
 fn scrub(world: &World) -> Arc<Scrub> {
+    scrub_with(world, snapshot())
+}
+
+fn scrub_with(world: &World, snapshot: (SnapshotId, SnapshotRecord)) -> Arc<Scrub> {
     Arc::new(Scrub::new(Context {
         interval: Duration::ZERO,
         rate: 1 << 30,
@@ -28,8 +32,9 @@ fn scrub(world: &World) -> Arc<Scrub> {
         packs: world.packs.clone(),
         memory: world.memory.clone(),
         sources: Default::default(),
-        snapshots: Arc::new(SnapshotList::new(1, Default::default(), [snapshot()])),
+        snapshots: Arc::new(SnapshotList::new(1, Default::default(), [snapshot])),
         damages: world.damages.clone(),
+        late: Default::default(),
         progress: world.progress.clone(),
     }))
 }
@@ -258,5 +263,31 @@ async fn a_held_pack_with_many_frames_is_read_by_its_index() {
     let task = tokio::spawn(scrub.clone().run_forever());
     assert_eq!(round(&scrub).await.damaged, 1);
     assert_eq!(world.damages.list().0[0].inode, Inode(999));
+    task.abort();
+}
+
+/// A clone may need what a snapshot has that is being deleted.
+#[tokio::test(start_paused = true)]
+async fn packs_that_snapshots_hold_are_mended_while_these_are_being_deleted() {
+    let world = World::new(|_| {});
+    held(&world, PackId(2)).await;
+    let path = Path::from(object_name(PackId(2)));
+    let bytes = async || {
+        let found = world.store.store.get(&path).await.unwrap();
+        found.bytes().await.unwrap()
+    };
+    let good = bytes().await;
+    damage(&world, PackId(2), 20).await;
+    assert!(bytes().await != good);
+    let (id, record) = snapshot();
+    let record = SnapshotRecord {
+        is_being_deleted: true,
+        ..record
+    };
+    let scrub = scrub_with(&world, (id, record));
+    let task = tokio::spawn(scrub.clone().run_forever());
+    assert_eq!(round(&scrub).await.damaged, 0);
+    assert!(bytes().await == good);
+    assert!(scrub.status().await.unwrap().damaged_packs.is_empty());
     task.abort();
 }

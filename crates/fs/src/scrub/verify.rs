@@ -70,7 +70,7 @@ impl Scrub {
                 return self.blind(due.pack, result, why).await;
             }
         };
-        let (mut verdict, mut found) = (Verdict::sound(), Vec::new());
+        let (mut verdict, mut found) = (Verdict::sound(), Found::default());
         for piece in plan::pieces(&index.entries) {
             let len = piece.range.end - piece.range.start;
             self.reserve(len, rate).await;
@@ -93,17 +93,11 @@ impl Scrub {
                 .run_in_background(checked)
                 .await;
             let checked = checked.map_err(|error| Broken(error.to_string()))?;
-            if !checked.header && !self.header_is_right(due.pack).await? {
-                verdict.result = ScrubResult::Damaged;
-                tracing::error!(
-                    "the header of {} is damaged: files do not need it, but a salvage without the metadata does",
-                    object_name(due.pack)
-                );
-            }
+            found.header |= !checked.header && !self.header_is_right(due.pack).await?;
             for entry in checked.damaged {
                 let address = crate::publisher::address(&entry.frame);
                 if let Some(why) = self.check_alone(entry.block, &address).await? {
-                    found.push(Damaged {
+                    found.frames.push(Damaged {
                         block: entry.block,
                         address,
                         why,
@@ -120,7 +114,7 @@ impl Scrub {
         };
         if !is_whole {
             verdict.result = ScrubResult::Damaged;
-            verdict.damaged_frames = u32::try_from(found.len()).unwrap_or(u32::MAX);
+            verdict.damaged_frames = u32::try_from(found.frames.len()).unwrap_or(u32::MAX);
         }
         Ok(Some(verdict))
     }
@@ -322,6 +316,14 @@ impl From<Broken> for Unread {
     fn from(broken: Broken) -> Unread {
         Unread::Broken(broken)
     }
+}
+
+/// The damage in a pack whose index is sound.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) frames: Vec<Damaged>,
+    /// Whether its header is wrong. Files do not need it, but a salvage without the metadata does.
+    pub(super) header: bool,
 }
 
 /// A frame that arrives damaged every time.

@@ -5,6 +5,7 @@ use forebay_clones::holds;
 use forebay_meta::record::{DeadPack, HeldPack, Holding, SnapshotRecord};
 use forebay_meta::{Batch, Key, KeyRange, StoreError};
 use forebay_types::{PackId, SnapshotId};
+use tokio::time::Instant;
 
 use super::Snapshots;
 use crate::publisher::{AccountUpdates, BetweenCheckpoints, Committer, Halted, kept_name};
@@ -17,7 +18,7 @@ impl Snapshots {
     /// The next snapshot to delete: one whose deletion has begun, or the first that is ordered.
     fn next(&self) -> Option<(SnapshotId, Listed)> {
         let ordered = self.ordered.lock().first().copied();
-        let deferred = self.deferred.lock();
+        let deferred = self.deferred.waiting(Instant::now());
         self.context.list.next_to_delete(ordered, &deferred)
     }
 
@@ -68,7 +69,6 @@ impl Snapshots {
             self.context.progress.tidy();
         }
         if is_last {
-            *self.released.lock() = None;
             self.context.list.remove(id);
         }
         Ok(())
@@ -135,25 +135,31 @@ impl BetweenCheckpoints for Snapshots {
     }
 
     async fn step(&self, committer: &Committer) -> Result<(), Halted> {
-        let Some((id, Listed { record, .. })) = self.next() else {
+        let Some((id, listed)) = self.next() else {
             self.ordered.lock().clear();
             return Ok(());
         };
-        let is_released = *self.released.lock() == Some(id);
+        let Listed {
+            record,
+            is_released,
+            ..
+        } = listed;
         if !record.is_being_deleted {
             self.begin(committer, id, record).await?;
         } else if !is_released {
             if self.is_held(committer, id).await? {
-                tracing::warn!(
-                    "snapshot {:?} is being deleted, and a clone was made of it meanwhile: it stays until the clone does not need it",
-                    record.name
-                );
-                self.deferred.lock().insert(id);
+                if self.deferred.defer(id, Instant::now()) {
+                    tracing::warn!(
+                        "snapshot {:?} is being deleted, and a clone was made of it meanwhile: it stays until the clone does not need it",
+                        record.name
+                    );
+                }
                 return Ok(());
             }
+            self.deferred.goes_on(id);
             let (store, name) = (self.context.catalog.store(), kept_name(id));
             committer.insist(|| store.release(&name)).await?;
-            *self.released.lock() = Some(id);
+            self.context.list.set_released(id);
         } else {
             self.pass_on(committer, id).await?;
         }
@@ -162,4 +168,8 @@ impl BetweenCheckpoints for Snapshots {
     }
 
     fn over(&self) {}
+
+    fn next_at(&self) -> Option<Instant> {
+        self.deferred.next()
+    }
 }

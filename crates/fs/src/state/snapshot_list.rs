@@ -17,6 +17,8 @@ pub(crate) const MAX_SNAPSHOTS: usize = 1024;
 pub(crate) struct Listed {
     pub(crate) record: SnapshotRecord,
     pub(crate) is_published: bool,
+    /// Whether no clone needs it, and its state is not kept any more, or not for long: it holds no pack that dies.
+    pub(crate) is_released: bool,
 }
 
 /// All snapshots of one volume, by their numbers.
@@ -40,10 +42,10 @@ impl SnapshotList {
         published: impl IntoIterator<Item = (SnapshotId, SnapshotRecord)>,
     ) -> SnapshotList {
         let listed = published.into_iter().map(|(id, record)| {
-            let is_published = true;
             let listed = Listed {
                 record,
-                is_published,
+                is_published: true,
+                is_released: false,
             };
             (id, listed)
         });
@@ -67,6 +69,7 @@ impl SnapshotList {
         let listed = Listed {
             record,
             is_published: false,
+            is_released: false,
         };
         snapshots.listed.insert(id, listed);
     }
@@ -76,12 +79,20 @@ impl SnapshotList {
         let listed = Listed {
             record,
             is_published: true,
+            is_released: false,
         };
         let mut snapshots = self.0.lock();
         if listed.record.is_being_deleted {
             snapshots.change();
         }
         snapshots.listed.insert(id, listed);
+    }
+
+    /// Notes that no clone needs a snapshot that is being deleted: from now on it holds no pack that dies.
+    pub(crate) fn set_released(&self, id: SnapshotId) {
+        if let Some(one) = self.0.lock().listed.get_mut(&id) {
+            one.is_released = true;
+        }
     }
 
     /// Forgets a snapshot that was deleted.
@@ -164,12 +175,13 @@ impl SnapshotList {
         self.0.lock().listed.len()
     }
 
-    /// The snapshot that holds a dead pack: the newest one that refers to it.
+    /// The snapshot that holds a dead pack: the newest one that refers to it. One that is being deleted counts until it is
+    /// [released](SnapshotList::set_released): a clone may need it.
     pub(crate) fn holder(&self, life: &PackLife) -> Option<SnapshotId> {
         let snapshots = self.0.lock();
         let holding = snapshots.listed.iter().filter(|(_, one)| {
             // Of an unpublished one no pack is dead yet.
-            one.is_published && !one.record.is_being_deleted
+            one.is_published && !one.is_released
         });
         holder(life, holding.map(|(id, one)| (*id, one.record.commit)))
     }
@@ -261,6 +273,9 @@ mod tests {
             ..record("new", 6)
         };
         list.set_published(SnapshotId(2), deleting);
+        let holder = list.holder(&life(0, 9));
+        assert_eq!(holder, Some(SnapshotId(2)), "a clone may need it");
+        list.set_released(SnapshotId(2));
         assert_eq!(list.holder(&life(0, 9)), Some(SnapshotId(1)));
         assert!(list.named("new").is_none(), "its name is free");
         assert!(!list.has(SnapshotId(2)));

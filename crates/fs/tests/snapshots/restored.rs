@@ -380,3 +380,41 @@ fn a_name_that_a_client_takes_meanwhile_is_not_replaced() {
     assert!(restored.collect::<Tree>() == before.0);
     life.stop();
 }
+
+#[test]
+fn a_restore_waits_while_the_bucket_is_away_and_goes_on_when_it_is_back() {
+    let bucket = Bucket::new();
+    let life = bucket.start(eager);
+    make_tree(&life);
+    snapshot(&life, "s");
+    let before = tree(&life);
+    remove_all(&life);
+    settled(&life, &bucket);
+    let controls = &bucket.controls;
+    let is_away = |restoring: &tokio::task::JoinHandle<_>| {
+        let refused = controls.refused();
+        eventually("it asks in vain", || controls.refused() > refused + 10);
+        assert!(!restoring.is_finished());
+    };
+    // Away before it has read anything, and again when everything is staged.
+    controls.set_down(true);
+    let restoring = life.spawn(|volume| async move { volume.restore(request("/d")).await });
+    is_away(&restoring);
+    controls.manifest_puts.close();
+    controls.set_down(false);
+    eventually("it is staged, and waits to be published", || {
+        controls.manifest_puts.held() > 0
+            && life.try_lookup(Inode::ROOT, b".forebay-restore").is_ok()
+    });
+    controls.set_down(true);
+    controls.manifest_puts.open();
+    is_away(&restoring);
+    assert!(life.try_lookup(Inode::ROOT, b"d").is_err());
+    controls.set_down(false);
+    life.join(restoring).unwrap();
+    let (all, same) = tree(&life);
+    let restored = all.into_iter().filter(|(path, _)| path.starts_with("/d"));
+    assert!(restored.collect::<Tree>() == before.0);
+    assert!(before.1.iter().all(|paths| same.contains(paths)));
+    life.stop();
+}

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use forebay_fs::{DamageState, Expected, FsConfig, MIN_DISK_CACHE};
 use forebay_types::Inode;
 
 use super::{MIB, all, content, delete, eager, settled, snapshot, write};
 use crate::common::{Bucket, Life, eventually};
-use crate::scrub::{scrub, status};
+use crate::scrub::{is_over, scrub, status};
 use crate::sealing::key_file;
 
 /// The first byte of the second frame that belongs to the frame's content, in a pack of raw frames of the largest size.
@@ -100,12 +101,13 @@ fn held_packs_of_a_sealed_volume_are_scrubbed() {
     held_packs_are_scrubbed(Expected::Sealed(key_file(1)));
 }
 
+fn cached(config: &mut FsConfig) {
+    eager(config);
+    config.disk_cache_limit = MIN_DISK_CACHE;
+}
+
 fn a_held_pack_is_put_again(expected: Expected) {
     let bucket = Bucket::of(expected);
-    let cached = |config: &mut FsConfig| {
-        eager(config);
-        config.disk_cache_limit = MIN_DISK_CACHE;
-    };
     let life = bucket.start(cached);
     let (file, other, old, packs) = with_held(&bucket, &life);
     assert!(content(&life, "before", file, old.len()) == old);
@@ -149,4 +151,90 @@ fn a_damaged_held_pack_is_put_again_from_the_disk_cache() {
 #[test]
 fn a_damaged_held_pack_of_a_sealed_volume_is_put_again_from_the_disk_cache() {
     a_held_pack_is_put_again(Expected::Sealed(key_file(1)));
+}
+
+#[test]
+fn the_header_of_a_held_pack_is_written_again_and_keeps_no_frame_from_being_healed() {
+    for expected in [Expected::NotSealed, Expected::Sealed(key_file(1))] {
+        let bucket = Bucket::of(expected);
+        let life = bucket.start(cached);
+        let (file, _, old, packs) = with_held(&bucket, &life);
+        assert!(content(&life, "before", file, old.len()) == old);
+        life.stop();
+        let good: Vec<_> = packs.iter().map(|pack| fs::read(pack).unwrap()).collect();
+        // The first one has a damaged frame as well.
+        flip(&packs[0]);
+        for pack in &packs[..2] {
+            let mut bytes = fs::read(pack).unwrap();
+            bytes[20] ^= 1;
+            fs::write(pack, bytes).unwrap();
+        }
+        let life = bucket.start(cached);
+        let healed = scrub(&life);
+        for (pack, good) in packs.iter().zip(&good) {
+            assert!(fs::read(pack).unwrap() == *good, "{}", pack.display());
+        }
+        assert_eq!(healed.last.unwrap().damaged, 0);
+        assert!(healed.damaged_packs.is_empty());
+        life.stop();
+    }
+}
+
+/// A gateway that has begun to delete the snapshot of a damaged pack, while its scrub is about to put that pack again.
+/// Both wait: the PUT, and the DELETE.
+fn put_and_deleted_at_once(bucket: &Bucket) -> (Life, PathBuf) {
+    let life = bucket.start(cached);
+    let (file, _, old, packs) = with_held(bucket, &life);
+    assert!(content(&life, "before", file, old.len()) == old);
+    life.stop();
+    let pack = packs[0].clone();
+    flip(&pack);
+    let life = bucket.start(cached);
+    let controls = &bucket.controls;
+    controls.pack_puts.close();
+    life.volume.start_scrub(Duration::ZERO).unwrap();
+    eventually("the pack is about to be put", || {
+        controls.pack_puts.held() == 1
+    });
+    controls.pack_deletes.close();
+    delete(&life, "before").unwrap();
+    eventually("it is about to be deleted", || {
+        controls.pack_deletes.held() == 1
+    });
+    (life, pack)
+}
+
+#[test]
+fn a_held_pack_that_is_put_after_its_deletion_is_deleted_again() {
+    let bucket = Bucket::new();
+    let (life, pack) = put_and_deleted_at_once(&bucket);
+    let controls = &bucket.controls;
+    // The record that it is dead stays for now.
+    controls.manifest_puts.close();
+    controls.pack_deletes.open();
+    eventually("it is deleted", || !pack.exists());
+    eventually("the commit after that waits", || {
+        controls.manifest_puts.held() > 0
+    });
+    controls.pack_puts.open();
+    eventually("the scrub ends", || is_over(&life));
+    assert!(pack.exists(), "it was put after its deletion");
+    controls.manifest_puts.open();
+    settled(&life, &bucket);
+    assert!(!pack.exists());
+    assert_eq!(life.volume.status().collector.orphans_deleted, 1);
+    life.stop();
+}
+
+#[test]
+fn a_held_pack_that_is_deleted_after_it_was_put_stays_away() {
+    let bucket = Bucket::new();
+    let (life, pack) = put_and_deleted_at_once(&bucket);
+    bucket.controls.pack_puts.open();
+    eventually("the scrub ends", || is_over(&life));
+    bucket.controls.pack_deletes.open();
+    settled(&life, &bucket);
+    assert!(!pack.exists());
+    assert_eq!(life.volume.status().collector.orphans_deleted, 0);
+    life.stop();
 }

@@ -1,12 +1,13 @@
 //! Damaged frames, and the snapshots and paths that they are reported with.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use forebay_meta::record::{BlockMap, Record};
 use forebay_meta::{Key, StoreError};
 use forebay_pack::object_name;
-use forebay_types::{BLOCK_SIZE, Inode};
+use forebay_types::{BLOCK_SIZE, BlockKey, Inode};
+use futures_util::{StreamExt, stream};
 
 use super::plan::Wanted;
 use crate::bucket::Bucket;
@@ -16,7 +17,7 @@ use crate::judge::snapshots::Kept;
 use crate::paths;
 use crate::source::Source;
 use crate::walk::Walk;
-use crate::walk::past::is_still_there;
+use crate::walk::past::{LOOKUPS, is_still_there};
 
 /// Most frames for which all snapshots are looked through; the others are reported with the newest one.
 const MOST: usize = 10_000;
@@ -100,19 +101,35 @@ async fn look(
     kept: &Kept,
     state: &Arc<dyn Source>,
 ) -> Result<(), StoreError> {
-    for fault in faults.iter_mut().filter(|one| one.may_be_in(kept)) {
-        match fault.is_in(state).await {
-            Ok(true) if fault.is_ownerless => {
+    // Each block once, whatever is damaged in it.
+    let possible = faults.iter_mut().filter(|one| one.may_be_in(kept));
+    let mut by_block: BTreeMap<BlockKey, Vec<&mut Fault>> = BTreeMap::new();
+    for fault in possible {
+        by_block.entry(fault.wanted.block).or_default().push(fault);
+    }
+    let look_up = by_block.into_iter().map(|(block, faults)| {
+        let state = state.clone();
+        async move { (faults, map_of(&state, block).await) }
+    });
+    let mut maps = stream::iter(look_up).buffer_unordered(LOOKUPS);
+    while let Some((faults, map)) = maps.next().await {
+        let map = match map {
+            Ok(Some(map)) => map,
+            Err(error @ StoreError::Transient(_)) => return Err(error),
+            // A part of the snapshot that cannot be read was reported before.
+            Ok(None) | Err(_) => continue,
+        };
+        for fault in faults.into_iter().filter(|one| one.is_in(&map)) {
+            if fault.is_ownerless {
                 fault.wanted.snapshot = Some(Arc::new(kept.clone()));
                 fault.snapshots.push(kept.name.clone());
                 fault.is_ownerless = false;
+            } else if !fault.is_of(kept) {
+                fault.snapshots.push(kept.name.clone());
             }
-            Ok(true) if !fault.is_of(kept) => fault.snapshots.push(kept.name.clone()),
-            Err(error @ StoreError::Transient(_)) => return Err(error),
-            // A part of the snapshot that cannot be read was reported before.
-            Ok(_) | Err(_) => {}
         }
     }
+    drop(maps);
     let own = faults.iter_mut().filter(|one| one.is_of(kept));
     let own: Vec<&mut Fault> = own.collect();
     let inodes: BTreeSet<Inode> = own.iter().map(|one| one.wanted.block.inode).collect();
@@ -124,6 +141,13 @@ async fn look(
         fault.path = found.get(&fault.wanted.block.inode).cloned();
     }
     Ok(())
+}
+
+async fn map_of(state: &Arc<dyn Source>, block: BlockKey) -> Result<Option<BlockMap>, StoreError> {
+    let key = Key::Block(block).encode();
+    let value = state.get(&key).await?;
+    let map = value.map(|value| BlockMap::decode(&key, &value));
+    Ok(map.transpose()?)
 }
 
 impl Fault {
@@ -143,14 +167,9 @@ impl Fault {
         of.is_none_or(|of| kept.commit <= of.commit)
     }
 
-    async fn is_in(&self, state: &Arc<dyn Source>) -> Result<bool, StoreError> {
-        let key = Key::Block(self.wanted.block).encode();
-        let Some(value) = state.get(&key).await? else {
-            return Ok(false);
-        };
-        let map = BlockMap::decode(&key, &value)?;
+    fn is_in(&self, map: &BlockMap) -> bool {
         let mut extents = map.extents().iter();
-        Ok(extents.any(|extent| (extent.frame.pack, extent.frame.offset) == self.wanted.place()))
+        extents.any(|extent| (extent.frame.pack, extent.frame.offset) == self.wanted.place())
     }
 
     fn finding(self) -> Finding {

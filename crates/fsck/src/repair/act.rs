@@ -70,11 +70,15 @@ fn phase_of(finding: &Finding) -> Option<u8> {
         | Finding::WrongUsage { .. }
         | Finding::WrongVolumeCount { .. } => 7,
         Finding::BadPackAccount { .. } => 8,
-        Finding::WrongHolder { .. }
+        Finding::WrongHolder { is: Some(_), .. }
         | Finding::WrongMark { .. }
         | Finding::WrongTrashMark { .. }
+        | Finding::WrongTrashOwner { .. }
+        | Finding::PackNotHeld { .. }
         | Finding::SnapshotsWithOneName { .. } => 9,
-        Finding::ImpossibleFrame { .. }
+        // A snapshot may refer to the pack although its record says otherwise, which is repaired before.
+        Finding::WrongHolder { is: None, .. }
+        | Finding::ImpossibleFrame { .. }
         | Finding::CheckOfNoPack { .. }
         | Finding::NoteWithoutPack { .. }
         | Finding::ImpossibleNote { .. } => 10,
@@ -87,7 +91,6 @@ fn phase_of(finding: &Finding) -> Option<u8> {
         | Finding::WrongPackLength { .. }
         | Finding::DamagedFrame { .. }
         | Finding::DamagedFrameOfSnapshot { .. }
-        | Finding::PackNotHeld { .. }
         | Finding::UnreadableSnapshot { .. }
         | Finding::DamagedPack { .. } => return None,
     })
@@ -211,6 +214,9 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
         Finding::WrongTrashMark { inode, until, .. } => {
             trash::mark(work, on, (*inode, *until)).await?;
         }
+        Finding::WrongTrashOwner { inode, uid, .. } => {
+            trash::owner(work, on, (*inode, *uid)).await?;
+        }
         Finding::QuotaOfNoDirectory { inode, .. } => trees::quota(work, on, *inode).await?,
         Finding::WrongUsed { inode, is, .. } => maps::used(work, on, (*inode, *is)).await?,
         Finding::TreeWithoutQuota { inode, files } => {
@@ -229,11 +235,15 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
         Finding::HeldPackInUse { pack, bytes, .. } => {
             packs::held_in_use(work, on, bucket, (*pack, *bytes)).await?;
         }
+        Finding::WrongHolder { is: None, .. } if !work.reads_past => {}
         Finding::WrongHolder { pack, is, .. } => {
             snapshots::holder_of(work, on, (*pack, *is)).await?;
         }
         Finding::WrongMark { snapshot, pack, .. } => {
             snapshots::mark(work, on, bucket, (*snapshot, *pack)).await?;
+        }
+        Finding::PackNotHeld { snapshot, pack, .. } => {
+            snapshots::keep_for(work, on, bucket, (*snapshot, *pack)).await?;
         }
         Finding::SnapshotsWithOneName { snapshot, .. } => {
             snapshots::other_name(work, on, *snapshot).await?;
@@ -298,7 +308,6 @@ async fn one(work: &mut Work<'_>, bucket: &Bucket, finding: &Finding) -> Result<
         | Finding::WrongPackLength { .. }
         | Finding::DamagedFrame { .. }
         | Finding::DamagedFrameOfSnapshot { .. }
-        | Finding::PackNotHeld { .. }
         | Finding::UnreadableSnapshot { .. }
         | Finding::DamagedPack { .. } => {}
     }

@@ -124,12 +124,7 @@ pub(super) async fn damaged(
         }
         Key::Trash(inode) => Ok(trash::unreadable(work, finding, inode).await?),
         Key::TrashUntil(until, inode) => Ok(trash::mark(work, finding, (inode, until)).await?),
-        Key::TrashOwner(_, inode) => {
-            work.delete(&key);
-            let what = format!("removed the mark of the owner of inode {inode} in the trash");
-            work.did(finding, what);
-            Ok(())
-        }
+        Key::TrashOwner(uid, inode) => Ok(trash::owner(work, finding, (inode, uid)).await?),
         Key::PackFrames(pack, _) => {
             work.delete(&key);
             let what = format!("removed a part of the notes on the frames of pack {pack}");

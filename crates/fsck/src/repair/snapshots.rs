@@ -156,15 +156,9 @@ pub(super) async fn hold_again(
     if !work.has_state().await? {
         return Ok(());
     }
-    let mut kept = Vec::new();
-    for (id, record) in all(work).await? {
-        let Some(record) = record else {
-            return Ok(());
-        };
-        if !record.is_being_deleted {
-            kept.push((id, record.commit));
-        }
-    }
+    let Some(kept) = kept(work).await? else {
+        return Ok(());
+    };
     if let Some(life) = packs::life(work, bucket, pack, CommitNumber::default()).await? {
         hold(work, finding, pack, (holder(&life, kept), life));
         return Ok(());
@@ -183,6 +177,76 @@ pub(super) async fn hold_again(
             false => format!("noted pack {pack} for deletion: there was no snapshot"),
         },
     );
+    Ok(())
+}
+
+/// All snapshots that are not being deleted; `None` if the record of one cannot be read: it is not known then which of them
+/// refer to a pack.
+async fn kept(work: &Work<'_>) -> Result<Option<Vec<(SnapshotId, CommitNumber)>>, StoreError> {
+    let mut kept = Vec::new();
+    for (id, record) in all(work).await? {
+        let Some(record) = record else {
+            return Ok(None);
+        };
+        if !record.is_being_deleted {
+            kept.push((id, record.commit));
+        }
+    }
+    Ok(Some(kept))
+}
+
+/// A snapshot refers to a pack that is not kept for it, as the pack's record says: the pack lived then, too. Block maps of
+/// snapshots do not change and numbers of packs are not used twice, so they know better. Does nothing for a pack that is not
+/// in the bucket and whose life is unknown or over.
+pub(super) async fn keep_for(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    bucket: &Bucket,
+    (id, pack): (SnapshotId, PackId),
+) -> Result<(), Ended> {
+    let Some(snapshot) = work.get::<SnapshotRecord>(&Key::Snapshot(id)).await? else {
+        return Ok(());
+    };
+    let commit = snapshot.commit;
+    let key = Key::Pack(pack);
+    if let Some(account) = work.get::<PackRecord>(&key).await? {
+        if account.born > commit {
+            let born = commit;
+            work.put(&key, &PackRecord { born, ..account });
+            let what = format!("noted that pack {pack} was there when snapshot {id} was made");
+            work.did(finding, what);
+        }
+        return Ok(());
+    }
+    let Some(kept) = kept(work).await? else {
+        return Ok(());
+    };
+    let held = work.get::<HeldPack>(&Key::HeldPack(pack)).await?;
+    let dead = work.get::<DeadPack>(&Key::DeadPack(pack)).await?;
+    // A gateway may have deleted it.
+    if held.is_none() && bucket.len(pack).await.map_err(Ended::Bucket)?.is_none() {
+        return Ok(());
+    }
+    let known = held.map(|held| held.life);
+    let life = match known.or(dead.and_then(|dead| dead.life)) {
+        Some(life) => PackLife {
+            born: life.born.min(commit),
+            died: life.died.max(commit.next()),
+            ..life
+        },
+        // It lived since before all snapshots, as far as is known.
+        None => match packs::life(work, bucket, pack, CommitNumber::default()).await? {
+            Some(life) => life,
+            None => return Ok(()),
+        },
+    };
+    if let Some(HeldPack { holder, .. }) = held {
+        unmark(work, (holder, pack)).await?;
+    }
+    if dead.is_some() {
+        work.delete(&Key::DeadPack(pack));
+    }
+    hold(work, finding, pack, (holder(&life, kept), life));
     Ok(())
 }
 

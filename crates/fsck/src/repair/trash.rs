@@ -1,6 +1,6 @@
 //! Repairs of the trash.
 
-use forebay_meta::record::{TrashRecord, TrashUntil};
+use forebay_meta::record::{Kind, TrashOwner, TrashRecord, TrashUntil};
 use forebay_meta::{Key, KeyRange, StoreError};
 use forebay_types::Inode;
 
@@ -18,6 +18,13 @@ pub(super) async fn of_nothing(
         work.delete(&Key::TrashUntil(entry.until, inode));
     }
     work.delete(&key);
+    // One of another user is a finding by itself.
+    if let Some(object) = work.inode(inode).await?
+        && let mark = Key::TrashOwner(object.uid, inode)
+        && work.has(&mark).await?
+    {
+        work.delete(&mark);
+    }
     work.did(
         finding,
         format!("removed the entry in the trash for inode {inode}"),
@@ -40,6 +47,7 @@ pub(super) async fn unreadable(
         }
     }
     work.delete(&Key::Trash(inode));
+    remove_owners(work, inode).await?;
     work.did(
         finding,
         format!("removed the entry in the trash for inode {inode}, which is lost"),
@@ -66,6 +74,45 @@ pub(super) async fn mark(
         work.did(
             finding,
             format!("removed the mark that inode {inode} stays in the trash"),
+        );
+    }
+    Ok(())
+}
+
+/// Removes all marks of an owner for an object that is not in the trash.
+async fn remove_owners(work: &mut Work<'_>, inode: Inode) -> Result<(), StoreError> {
+    let mut marks = work.cursor(KeyRange::trash_owners());
+    while let Some((key, _)) = marks.next().await? {
+        if let Ok(mark @ Key::TrashOwner(_, of)) = Key::decode(&key)
+            && of == inode
+        {
+            work.delete(&mark);
+        }
+    }
+    Ok(())
+}
+
+/// A mark of an owner that is missing, or that belongs to no file of this user in the trash.
+pub(super) async fn owner(
+    work: &mut Work<'_>,
+    finding: &Finding,
+    (inode, uid): (Inode, u32),
+) -> Result<(), StoreError> {
+    let key = Key::TrashOwner(uid, inode);
+    let object = work.inode(inode).await?;
+    let is_own = object
+        .is_some_and(|one| one.is_in_trash() && one.kind() == Kind::Regular && one.uid == uid);
+    if is_own && work.has(&Key::Trash(inode)).await? {
+        work.put(&key, &TrashOwner);
+        work.did(
+            finding,
+            format!("wrote the mark that inode {inode} in the trash belongs to user {uid}"),
+        );
+    } else {
+        work.delete(&key);
+        work.did(
+            finding,
+            format!("removed the mark that inode {inode} in the trash belongs to user {uid}"),
         );
     }
     Ok(())

@@ -36,6 +36,8 @@ pub(super) struct Work<'a> {
     /// Objects without a name that still have none.
     pub(super) orphans: BTreeSet<Inode>,
     pub(super) accept_loss: bool,
+    /// Whether the check of this round has read what snapshots refer to.
+    pub(super) reads_past: bool,
     pub(super) now: Timestamp,
     /// Steps of this round.
     pub(super) steps: u64,
@@ -47,7 +49,7 @@ impl<'a> Work<'a> {
         target: &'a dyn Target,
         observer: &'a mut dyn Observer,
         report: &'a Report,
-        (accept_loss, now): (bool, Timestamp),
+        (accept_loss, reads_past, now): (bool, bool, Timestamp),
     ) -> Work<'a> {
         let of_kind = |finding: &Finding| match finding {
             Finding::Orphan { inode, .. } => Some(*inode),
@@ -64,6 +66,7 @@ impl<'a> Work<'a> {
             orphans: found.filter_map(of_kind).collect(),
             report,
             accept_loss,
+            reads_past,
             now,
             steps: 0,
         }

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use forebay_meta::record::{
     Content, CookieRecord, DeadPack, Garbage, Holding, Kind, NameRecord, PackRecord, QuotaRecord,
-    Recount, ScrubRecord, SnapshotRecord, TrashRecord, TrashUntil, Truncated, UsageRecord,
+    Recount, ScrubRecord, SnapshotRecord, TrashOwner, TrashRecord, TrashUntil, Truncated,
+    UsageRecord,
 };
 use forebay_meta::{BlockMap, Key};
 use forebay_pack::object_name;
@@ -36,6 +37,7 @@ fn trashed(volume: &mut Volume) {
         volume.inode(inode, |record| record.nlink = 0);
         into_trash(volume, inode, directory);
     }
+    volume.put(&OWNER, &TrashOwner);
     volume.state(|state| state.trash.files = 2);
 }
 
@@ -51,6 +53,9 @@ fn into_trash(volume: &mut Volume, inode: u64, directory: u64) {
     volume.put(&Key::Trash(Inode(inode)), &entry);
     volume.put(&Key::TrashUntil(UNTIL, Inode(inode)), &TrashUntil);
 }
+
+/// The mark of the owner of the file of [`trashed`].
+const OWNER: Key = Key::TrashOwner(0, Inode(9));
 
 pub(super) const CASES: &[Case] = &[
     (trashed, &[]),
@@ -69,7 +74,30 @@ pub(super) const CASES: &[Case] = &[
             v.delete(&Key::Trash(Inode(9)));
             v.delete(&Key::Trash(Inode(8)));
         },
-        &["orphan", "wrong-link-count", "wrong-trash-mark"],
+        &[
+            "orphan",
+            "wrong-link-count",
+            "wrong-trash-mark",
+            "wrong-trash-owner",
+        ],
+    ),
+    (
+        |v| {
+            trashed(v);
+            v.delete(&OWNER);
+            // Of another user, of a directory, of a file with a name, and of nothing.
+            for (uid, inode) in [(7, 9), (0, 8), (0, 3), (0, 50)] {
+                v.put(&Key::TrashOwner(uid, Inode(inode)), &TrashOwner);
+            }
+        },
+        &["wrong-trash-owner"],
+    ),
+    (
+        |v| {
+            trashed(v);
+            drop(v.entries.insert(OWNER.encode(), "x".into()));
+        },
+        &["damaged-record"],
     ),
     (
         |v| {

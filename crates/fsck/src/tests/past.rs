@@ -1,6 +1,6 @@
 //! Tests of what snapshots refer to: packs that are kept for them, and frames that only they have.
 
-use forebay_meta::record::{DeadPack, HeldPack, Record};
+use forebay_meta::record::{DeadPack, HeldPack, PackRecord, Record};
 use forebay_meta::{BlockMap, Key};
 use forebay_pack::{FrameRef, object_name};
 use forebay_types::{CommitNumber, SnapshotId};
@@ -223,6 +223,82 @@ fn what_a_snapshot_refers_to_is_kept_for_it() {
     assert_eq!((name.as_str(), n), ("weekly", 1));
 }
 
+#[test]
+fn what_a_snapshot_refers_to_is_kept_for_it_after_a_repair() {
+    let sound = volume();
+    let bytes = sound.len(5);
+    let holds = |volume: &Volume| {
+        let key = held(5).encode();
+        let record = HeldPack::decode(&key, &volume.entries[&key]).unwrap();
+        assert!(volume.entries.contains_key(&mark(4, 5).encode()));
+        (record.holder.0, record.life)
+    };
+    let repaired = |mut volume: Volume| {
+        assert!(names(&found(&volume, &Options::default())).contains("pack-not-held"));
+        let (steps, _) = volume.repair(false, usize::MAX);
+        assert!(steps.iter().any(|step| step.finding == "pack-not-held"));
+        assert_eq!(found(&volume, &options()), [], "{steps:#?}");
+        volume
+    };
+    // No longer than it has to be.
+    for (born, died, is) in [
+        (4, 9, (3, 9)),
+        (2, 8, (2, 9)),
+        (5, 7, (3, 9)),
+        (3, 4, (3, 9)),
+    ] {
+        let mut volume = sound.clone();
+        volume.lived(born, died);
+        let volume = repaired(volume);
+        assert_eq!(holds(&volume), (4, life(is.0, is.1, bytes)));
+    }
+    // Without a record, or about to be deleted.
+    let mut gone = sound.clone();
+    gone.delete(&held(5));
+    gone.delete(&mark(4, 5));
+    assert_eq!(holds(&repaired(gone.clone())), (4, life(0, 10, bytes)));
+    let dead = |life| {
+        let mut volume = gone.clone();
+        volume.put(&Key::DeadPack(pack(5)), &DeadPack { life });
+        volume
+    };
+    let is_dead = |volume: &Volume| {
+        let key = Key::DeadPack(pack(5)).encode();
+        volume.entries.contains_key(&key)
+    };
+    for (before, after) in [
+        (None, life(0, 10, bytes)),
+        (Some(life(2, 4, bytes)), life(2, 9, bytes)),
+    ] {
+        let volume = repaired(dead(before));
+        assert_eq!(holds(&volume), (4, after));
+        assert!(!is_dead(&volume));
+    }
+    // No step on the way gives it up.
+    for batches in 0.. {
+        let mut volume = sound.clone();
+        volume.lived(5, 7);
+        let (_, outcome) = volume.repair(false, batches);
+        assert!(!is_dead(&volume), "{batches}");
+        if outcome.is_some() {
+            break;
+        }
+    }
+    // Deleted already: it is not held, and stays a finding.
+    let mut deleted = dead(None);
+    deleted.objects.remove(&object_name(pack(5)));
+    let before = deleted.entries.clone();
+    deleted.repair(true, usize::MAX);
+    assert_eq!(deleted.entries, before);
+    // One with an account is as old as the snapshot.
+    let mut young = sound.clone();
+    young.edit_past(1, |then| then.put(&block(3, 0), &young_map()(&sound)));
+    let young = repaired(young);
+    let key = Key::Pack(pack(1)).encode();
+    let account = PackRecord::decode(&key, &young.entries[&key]).unwrap();
+    assert_eq!(account.born, CommitNumber(3));
+}
+
 /// A map that refers to pack 1.
 fn young_map() -> impl Fn(&Volume) -> BlockMap {
     |volume| {
@@ -307,4 +383,91 @@ fn a_frame_that_comes_back_after_a_restore_is_one_finding() {
         panic!("{damaged:#?}");
     };
     assert_eq!(snapshots, &["weekly"]);
+}
+
+#[test]
+fn what_older_snapshots_still_have_is_reported_after_the_newest_was_deleted() {
+    let mut volume = volume();
+    volume.damage(5, 0);
+    volume.damage(5, 1);
+    let mut newest = volume.clone();
+    newest.delete(&snapshot(4));
+    volume.newest = Some(newest.entries);
+    let found = found(&volume, &options());
+    // Only "daily" had the first frame.
+    let [
+        Finding::DamagedFrameOfSnapshot {
+            snapshots,
+            path,
+            inode,
+            ..
+        },
+    ] = &found[..]
+    else {
+        panic!("{found:#?}");
+    };
+    assert_eq!((snapshots.len(), snapshots[0].as_str()), (1, "weekly"));
+    assert_eq!((inode.0, path.as_deref()), (6, Some("/tree/big")));
+}
+
+#[test]
+fn many_frames_of_one_block_are_found_in_the_snapshots_that_have_them() {
+    let mut volume = volume();
+    // The block of "weekly" has frames of three packs, that of "daily" of two.
+    let [four, five, six] = [4, 5, 6].map(|n| volume.frames(n)[0]);
+    for (id, frames) in [(1, &[four, five, six][..]), (4, &[five, six][..])] {
+        let mut map = BlockMap::new();
+        for (at, frame) in frames.iter().enumerate() {
+            let mut part = address(frame);
+            part.raw_start = 1000 * at as u32;
+            map.insert(part.raw_range(), part).unwrap();
+        }
+        volume.edit_past(id, |then| then.put(&block(3, 0), &map));
+    }
+    for n in [4, 5, 6] {
+        volume.objects.remove(&object_name(pack(n)));
+    }
+    let found = found(&volume, &options());
+    let mut of: Vec<_> = found
+        .iter()
+        .filter_map(|one| match one {
+            Finding::DamagedFrameOfSnapshot {
+                snapshots,
+                pack,
+                inode,
+                ..
+            } if inode.0 == 3 => Some((pack.0 & 0xff, snapshots.join(" "))),
+            _ => None,
+        })
+        .collect();
+    of.sort();
+    let both = "weekly daily".to_owned();
+    assert_eq!(of, [(4, "weekly".to_owned()), (5, both.clone()), (6, both)]);
+}
+
+#[test]
+fn large_block_maps_of_snapshots_are_compared_a_few_at_a_time() {
+    let mut volume = volume();
+    let small: usize = volume.pages().iter().map(|(maps, _)| maps).sum();
+    let mut map = BlockMap::new();
+    let frame = volume.frames(4)[0];
+    for at in 0..4096 {
+        let mut part = address(&frame);
+        (part.raw_start, part.raw_len) = (1024 * at, 512);
+        map.insert(part.raw_range(), part).unwrap();
+    }
+    let len = map.encode().len();
+    assert!(len > 100_000, "{len}");
+    volume.edit_past(1, |then| {
+        for at in 0..60 {
+            then.put(&block(100, at), &map);
+        }
+    });
+    let pages = volume.pages();
+    // Once where they begin, and once at the end.
+    let maps: usize = pages.iter().map(|(maps, _)| maps).sum();
+    assert_eq!(maps, small + 120);
+    for (_, bytes) in pages {
+        assert!(bytes < (4 << 20) + 2 * len, "{bytes}");
+    }
 }

@@ -16,7 +16,7 @@ use crate::finding::Finding;
 const NEVER: usize = usize::MAX;
 
 /// Findings that only another program, or a copy of the bucket, can repair.
-const LEFT: [&str; 7] = [
+const LEFT: [&str; 6] = [
     "unknown-entry",
     "missing-pack",
     "wrong-pack-length",
@@ -25,7 +25,6 @@ const LEFT: [&str; 7] = [
     // If block maps refer to more bytes than it has.
     "bad-pack-account",
     // Snapshots never change.
-    "pack-not-held",
     "unreadable-snapshot",
 ];
 

@@ -35,9 +35,11 @@ use parking_lot::Mutex;
 
 use crate::bucket::Bucket;
 use crate::check::{Options, attempt_on};
+use crate::finding::Nobody;
 use crate::repair::{RepairOptions, Repaired, Step, Target, rounds};
-use crate::report::Report;
+use crate::report::{Findings, Report};
 use crate::source::{Moment, Newest, Past, Source};
+use crate::walk::Walk;
 
 const VOLUME: VolumeId = VolumeId([7; 16]);
 
@@ -288,6 +290,31 @@ impl Volume {
         let states = (Moment::whole(source), past);
         let report = attempt_on(states, bucket, VOLUME, options, &progress).await;
         report.unwrap()
+    }
+
+    /// The pages in which its states are compared: the number of block maps in each, and their bytes.
+    pub(super) fn pages(&self) -> Vec<(usize, usize)> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let entries = Arc::new(Entries(self.entries.clone()));
+        let newest: Arc<dyn Newest> = Arc::new(Now(entries.clone()));
+        let past: Arc<dyn Past> = Arc::new(States(self.past.clone().unwrap()));
+        let states = (Moment::whole(entries), Some(past));
+        let mut walk = Walk::new(states, Arc::default(), 1 << 20, Findings::keeping(10));
+        runtime.block_on(async {
+            walk.begin().await.unwrap();
+            let mut chain = walk.chain(&newest, true).unwrap();
+            let mut pages = Vec::new();
+            while let Some(page) = chain.next(&mut Nobody).await.unwrap() {
+                let maps = page.found.iter();
+                let maps = maps.flat_map(|one| one.newer.iter().chain(&one.older));
+                let lens: Vec<usize> = maps.map(|map| map.encode().len()).collect();
+                pages.push((lens.len(), lens.iter().sum()));
+            }
+            pages
+        })
     }
 
     async fn bucket(&self, newest: Arc<dyn Newest>) -> Bucket {

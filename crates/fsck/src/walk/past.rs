@@ -24,10 +24,11 @@ use crate::judge::snapshots::Kept;
 use crate::progress::Stage;
 use crate::source::{Cursor, Moment, Newest, Past, Source};
 
-/// Differences that are found at a time.
+/// Differences that are found at a time: so many, or those from whose maps on these have this many bytes as they are stored.
 const AT_ONCE: usize = 1024;
+const BYTES: usize = 4 << 20;
 /// Keys that are looked up at the same time.
-const LOOKUPS: usize = 32;
+pub(crate) const LOOKUPS: usize = 32;
 
 /// A block map that is not the same in two neighbours.
 pub(crate) struct Difference {
@@ -106,7 +107,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// The next differences, at most [`AT_ONCE`]; `None` at the end. Snapshots that cannot be read are reported, and left
+    /// The next differences, a page of them; `None` at the end. Snapshots that cannot be read are reported, and left
     /// out.
     pub(crate) async fn next(
         &mut self,
@@ -303,6 +304,25 @@ fn decode((key, newer, older): Pair, fault: &mut Option<StoreError>) -> Option<D
     }
 }
 
+/// Maps that differ, and the bytes of their values.
+#[derive(Default)]
+struct Page {
+    found: Vec<Pair>,
+    bytes: usize,
+}
+
+impl Page {
+    fn push(&mut self, pair: Pair) {
+        let len = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
+        self.bytes += len(&pair.1) + len(&pair.2);
+        self.found.push(pair);
+    }
+
+    fn is_full(&self) -> bool {
+        self.found.len() >= AT_ONCE || self.bytes >= BYTES
+    }
+}
+
 /// The next maps that differ; none at the end.
 async fn page(
     newer: Option<&Link>,
@@ -310,30 +330,30 @@ async fn page(
     way: &mut Way,
 ) -> Result<Vec<Pair>, Unread> {
     let failed = |is_older| move |error| Unread { is_older, error };
+    let mut page = Page::default();
     match way {
-        Way::Keys(keys) => loop {
-            let some: Vec<Bytes> = keys.take(AT_ONCE).collect();
-            if some.is_empty() {
-                return Ok(Vec::new());
+        Way::Keys(keys) => {
+            while !page.is_full() {
+                let some: Vec<Bytes> = keys.take(LOOKUPS).collect();
+                if some.is_empty() {
+                    break;
+                }
+                let look_up = some.into_iter().map(|key| async move {
+                    let one = get(newer, &key).await.map_err(failed(false))?;
+                    let other = get(older, &key).await.map_err(failed(true))?;
+                    Ok::<_, Unread>((one != other).then_some((key, one, other)))
+                });
+                let mut found = stream::iter(look_up).buffered(LOOKUPS);
+                while let Some(pair) = found.try_next().await? {
+                    if let Some(pair) = pair {
+                        page.push(pair);
+                    }
+                }
             }
-            let look_up = some.into_iter().map(|key| async move {
-                let one = get(newer, &key).await.map_err(failed(false))?;
-                let other = get(older, &key).await.map_err(failed(true))?;
-                Ok::<_, Unread>((one != other).then_some((key, one, other)))
-            });
-            let found = stream::iter(look_up).buffered(LOOKUPS);
-            let found: Vec<Pair> = found
-                .try_filter_map(|pair| async { Ok(pair) })
-                .try_collect()
-                .await?;
-            if !found.is_empty() {
-                return Ok(found);
-            }
-        },
+        }
         Way::Merge(sides) => {
             let [one, other] = &mut **sides;
-            let mut found = Vec::new();
-            while found.len() < AT_ONCE {
+            while !page.is_full() {
                 one.fill().await.map_err(failed(false))?;
                 other.fill().await.map_err(failed(true))?;
                 let order = match (&one.next, &other.next) {
@@ -347,15 +367,15 @@ async fn page(
                 match (one, other) {
                     (Some((_, one)), Some((_, other))) if one == other => {}
                     (Some((key, one)), other) => {
-                        found.push((key, Some(one), other.map(|(_, value)| value)));
+                        page.push((key, Some(one), other.map(|(_, value)| value)));
                     }
-                    (None, Some((key, other))) => found.push((key, None, Some(other))),
+                    (None, Some((key, other))) => page.push((key, None, Some(other))),
                     (None, None) => break,
                 }
             }
-            Ok(found)
         }
     }
+    Ok(page.found)
 }
 
 async fn get(link: Option<&Link>, key: &[u8]) -> Result<Option<Bytes>, StoreError> {

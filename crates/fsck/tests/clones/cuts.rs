@@ -1,30 +1,36 @@
 //! Clones, detachments and restores that are cut off before each of their changes.
 
+use forebay_object::Store;
+
 use super::cut::Cut;
 use super::*;
 
 /// The clone in the folder beside the bucket of a place.
-const BESIDE: &str = "clone";
+pub(crate) const BESIDE: &str = "clone";
 
 /// A gateway on one of the places of a folder, with a folder of its own.
 async fn gateway(place: &Place, root: &str) -> Volume {
-    let store = Cut::after(usize::MAX).store(place, root).await;
+    gateway_of(place, &Cut::after(usize::MAX).store(place, root).await).await
+}
+
+/// A gateway with a folder of its own.
+pub(crate) async fn gateway_of(place: &Place, store: &Store) -> Volume {
     let local = tempfile::tempdir().unwrap();
     let mut config = FsConfig::new(local.keep());
     config.expected = place.expected.clone();
     config.takeover = Takeover::Allow;
     config.checkpoint_interval = Duration::from_secs(3600);
     eager(&mut config);
-    Box::pin(Volume::open(&store, config)).await.unwrap()
+    Box::pin(Volume::open(store, config)).await.unwrap()
 }
 
-async fn has(place: &Place, root: &str, files: &Files) {
+pub(crate) async fn has(place: &Place, root: &str, files: &Files) {
     let volume = gateway(place, root).await;
     compare(&volume, files).await;
     close(volume).await;
 }
 
-async fn clone_beside(place: &Place, cut: &Cut) -> Result<make::Made, CloneError> {
+pub(crate) async fn clone_beside(place: &Place, cut: &Cut) -> Result<make::Made, CloneError> {
     let (source, to) = (
         cut.store(place, "bucket").await,
         cut.store(place, BESIDE).await,
@@ -40,7 +46,10 @@ async fn clone_beside(place: &Place, cut: &Cut) -> Result<make::Made, CloneError
     .await
 }
 
-async fn detach_beside(place: &Place, cut: &Cut) -> Result<detach::Detached, CloneError> {
+pub(crate) async fn detach_beside(
+    place: &Place,
+    cut: &Cut,
+) -> Result<detach::Detached, CloneError> {
     let clone = cut.store(place, BESIDE).await;
     Box::pin(detach::detach(&clone, &place.expected, &|_, _| {})).await
 }
@@ -168,5 +177,35 @@ fn a_restore_after_one_that_was_cut_off_keeps_its_snapshot() {
                 break;
             }
         }
+    });
+}
+
+/// Objects that note merges of the metadata.
+fn noted_merges(place: &Place) -> Vec<std::path::PathBuf> {
+    super::place::files(&place.bucket().join("meta/compactions"))
+}
+
+#[test]
+fn a_restore_forgets_the_merges_that_were_noted_before() {
+    run(|| async {
+        let (place, then, files) = source(&key_file(7)).await;
+        let note = place
+            .bucket()
+            .join("meta/compactions/00000000000000000099.compactions");
+        std::fs::create_dir_all(note.parent().unwrap()).unwrap();
+        std::fs::write(&note, b"of the state before").unwrap();
+        restored(&place, "s", "before").await.unwrap();
+        assert_eq!(noted_merges(&place), [""; 0].map(std::path::PathBuf::from));
+        // The next gateway makes new ones, and merges go on.
+        let volume = open(&place).await;
+        let mut third = then.clone();
+        for number in 0..20 {
+            put(&volume, &mut third, "again", 700 + number, 1000).await;
+            volume.flush().await.unwrap();
+        }
+        compare(&volume, &third).await;
+        compare(&*volume.open_snapshot("before").await.unwrap(), &files).await;
+        close(volume).await;
+        is_sound(&place).await;
     });
 }

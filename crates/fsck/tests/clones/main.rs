@@ -9,6 +9,8 @@
 #[path = "../place/cut.rs"]
 mod cut;
 mod cuts;
+mod deferred;
+mod histories;
 mod measure;
 #[allow(dead_code, reason = "each test uses some of it")]
 #[path = "../place/mod.rs"]

@@ -212,6 +212,11 @@ impl KeyRange {
         KeyRange::of_prefix(prefix).after(&Key::TrashOwner(uid, after).encode())
     }
 
+    /// The files in the trash of all users, by their owners.
+    pub fn trash_owners() -> KeyRange {
+        KeyRange::of_prefix(vec![tag::TRASH_OWNER])
+    }
+
     /// The order in which the trash is emptied.
     pub fn trash_order() -> KeyRange {
         KeyRange::of_prefix(vec![tag::TRASH_UNTIL])

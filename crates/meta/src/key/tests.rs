@@ -85,6 +85,8 @@ proptest! {
         let uid = u32::try_from(dir >> 32).unwrap();
         let owned = matches!(&key, Key::TrashOwner(own, inode) if *own == uid && inode.0 > after);
         prop_assert_eq!(KeyRange::trash_of(uid, Inode(after)).contains(&bytes), owned);
+        let owned = matches!(&key, Key::TrashOwner(..));
+        prop_assert_eq!(KeyRange::trash_owners().contains(&bytes), owned);
         let order = matches!(&key, Key::TrashUntil(..));
         prop_assert_eq!(KeyRange::trash_order().contains(&bytes), order);
         prop_assert!(!KeyRange::unknown().iter().any(|range| range.contains(&bytes)));

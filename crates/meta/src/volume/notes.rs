@@ -11,10 +11,11 @@
 //!
 //! A note that cannot be read holds all snapshots.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use forebay_types::{SnapshotId, VolumeId};
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 use serde::{Deserialize, Serialize};
@@ -138,26 +139,36 @@ impl CloneNote {
     }
 }
 
-/// The notes at the source under `root`. One request, and one for each note.
+/// Notes that are read at the same time.
+const AT_ONCE: usize = 16;
+
+/// The notes at the source under `root`, in the order of their names. One request, and one for each note, 16 at a time.
 ///
 /// # Errors
 /// When the bucket fails. A note that cannot be read is no error.
 pub async fn list(store: &Arc<dyn ObjectStore>, root: &Path) -> Result<Vec<StoredNote>, Error> {
     let folder = root.clone().join(NOTES_FOLDER);
-    let objects: Vec<_> = store.list(Some(&folder)).try_collect().await?;
-    let mut notes = Vec::new();
-    for object in objects {
-        let location = object.location;
-        let note = match store.get(&location).await {
-            Ok(found) if found.meta.size > MAX_NOTE_BYTES => Err("it is far too long".into()),
-            Ok(found) => CloneNote::decode(&found.bytes().await?),
-            // Removed meanwhile.
-            Err(Error::NotFound { .. }) => continue,
-            Err(error) => return Err(error),
-        };
-        notes.push(StoredNote { location, note });
-    }
-    Ok(notes)
+    let mut objects: Vec<_> = store.list(Some(&folder)).try_collect().await?;
+    objects.sort_unstable_by(|one, other| one.location.cmp(&other.location));
+    let notes = objects
+        .into_iter()
+        .map(|object| read(store, object.location));
+    let notes = stream::iter(notes).buffered(AT_ONCE);
+    notes
+        .try_filter_map(|note| ready(Ok(note)))
+        .try_collect()
+        .await
+}
+
+/// A note; `None` if it was removed meanwhile.
+async fn read(store: &Arc<dyn ObjectStore>, location: Path) -> Result<Option<StoredNote>, Error> {
+    let note = match store.get(&location).await {
+        Ok(found) if found.meta.size > MAX_NOTE_BYTES => Err("it is far too long".into()),
+        Ok(found) => CloneNote::decode(&found.bytes().await?),
+        Err(Error::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(Some(StoredNote { location, note }))
 }
 
 #[cfg(test)]
