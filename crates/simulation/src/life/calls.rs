@@ -105,7 +105,9 @@ impl Gateway<'_> {
                 return Ok(());
             }
         }
-        if let Operation::DeleteSnapshot { name } = &operation {
+        if let Operation::DeleteSnapshot { name } = &operation
+            && !self.history.needs(name)
+        {
             self.history.deleting.insert(name.clone());
         }
         let call = operation.call(&self.volume, self.plan.keep.seconds);
@@ -226,6 +228,7 @@ impl Gateway<'_> {
             effect: running.effect.as_ref().map(|(_, state)| state),
             troubled: self.troubled,
             deleting: &self.history.deleting,
+            held: self.history.cloned.as_deref().map(|one| &*one.snapshot),
             is_second: running.is_second,
             back: &running.back,
             placed: running.restoring.as_ref().and_then(|restoring| {
