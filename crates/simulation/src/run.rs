@@ -124,12 +124,14 @@ pub fn run(plan: &Plan, scope: &Scope, trace: &mut Trace) -> Result<Totals, Fail
             format!("the world goes on from {end} on machine {machine:?}")
         });
         history.forget_after(next.end, next.published);
+        unstable = lived.unstable;
+        unstable.retain(|write| write.end <= next.end);
         let mut between = Between {
             plan,
             scope,
             life: life as u64,
             history: &mut history,
-            unstable: &lived.unstable,
+            unstable: &unstable,
             totals: &mut totals,
             trace,
         };
@@ -146,7 +148,6 @@ pub fn run(plan: &Plan, scope: &Scope, trace: &mut Trace) -> Result<Totals, Fail
             verifier,
             certain,
         } = next;
-        unstable = lived.unstable;
         unstable.retain(|write| write.end <= end);
         if !certain {
             // The next verifier is a new one: clients send all of it again.

@@ -253,8 +253,8 @@ impl Between<'_> {
         });
         let (end, state) = recovered.map_err(at("the clone after its life"))?;
         let after = image.after(&world.image());
-        let is_same_source = after.bucket.alone().is_same(&source.alone());
-        if !is_same_source {
+        let (was, is) = (source.seen_from_beside(), after.bucket.seen_from_beside());
+        if !is.is_same_beside(&was) {
             return Err(at("the clone")("it has changed its source".into()));
         }
         let mut last = History::beginning(end, state);
