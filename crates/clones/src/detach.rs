@@ -30,6 +30,7 @@ use object_store::{Error, ObjectStore, ObjectStoreExt, PutOptions};
 
 use crate::CloneError;
 use crate::layers::{Layer, Sources};
+use crate::states::{Slate, States};
 use crate::volume::Volume;
 
 /// Objects that are copied concurrently.
@@ -54,7 +55,20 @@ pub async fn detach(
     expected: &Expected,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Detached, CloneError> {
-    let clone = Volume::open(store, expected).await?;
+    detach_in(&Slate, store, expected, progress).await
+}
+
+/// Like [`detach`], with metadata that are kept elsewhere.
+///
+/// # Errors
+/// As in [`detach`].
+pub async fn detach_in(
+    states: &dyn States,
+    store: &Store,
+    expected: &Expected,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Detached, CloneError> {
+    let clone = Volume::open(states, store, expected).await?;
     let sources = Sources::of(store, &clone.descriptor)?;
     let Some(origin) = clone
         .descriptor
@@ -113,7 +127,7 @@ pub async fn detach(
 /// The objects that the clone needs and does not have: their names, and the lengths of packs.
 async fn missing(
     store: &Store,
-    clone: &Volume,
+    clone: &Volume<'_>,
     sources: &Sources,
 ) -> Result<BTreeMap<String, Option<u64>>, CloneError> {
     let moment = clone.newest().await?;
@@ -142,7 +156,7 @@ async fn missing(
     let mut missing: BTreeMap<String, Option<u64>> = needed
         .map(|(pack, bytes)| (object_name(pack), Some(bytes)))
         .collect();
-    let tables = clone.folder().tables().await?.into_iter();
+    let tables = clone.states.tables(&clone.place).await?.into_iter();
     missing.extend(tables.map(|table| (format!("{META_PREFIX}/{table}"), None)));
     for folder in [forebay_pack::PACK_PREFIX, META_PREFIX] {
         for (name, size) in list(store, folder).await? {

@@ -11,6 +11,7 @@
 //! | [`make`] | makes a clone |
 //! | [`detach`] | copies what lies at the sources, and ends the holding |
 //! | [`restore`] | takes a volume back to a snapshot |
+//! | [`states`] | the states of metadata, which both copy as a whole |
 //! | `patch` | the records that differ between a snapshot and the state that begins with it: pure functions |
 
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ pub mod layers;
 pub mod make;
 mod patch;
 pub mod restore;
+pub mod states;
 mod volume;
 
 use forebay_meta::StoreError;

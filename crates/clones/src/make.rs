@@ -18,7 +18,7 @@ use forebay_meta::volume::VolumeError;
 use forebay_meta::volume::keys::{self, Expected, VolumeKeys};
 use forebay_meta::volume::notes::CloneNote;
 use forebay_meta::volume::origin::{MAX_SOURCES, Origin, SourceVolume};
-use forebay_meta::{Key, KeyRange, SlateFolder, VolumeDescriptor};
+use forebay_meta::{Key, KeyRange, VolumeDescriptor};
 use forebay_object::Store;
 use forebay_types::{PackId, SnapshotId, VolumeId};
 use futures_util::TryStreamExt;
@@ -26,7 +26,8 @@ use object_store::ObjectStoreExt;
 use object_store::path::Path;
 
 use crate::patch::{self, Accounts};
-use crate::volume::{Moment, TIMEOUT, Volume};
+use crate::states::{Place, Slate, States};
+use crate::volume::{Moment, Volume};
 use crate::{CloneError, holds};
 
 /// A clone that was made.
@@ -53,17 +54,29 @@ pub async fn make(
     made: u64,
     random: &dyn Randomness,
 ) -> Result<Made, CloneError> {
+    make_in(&Slate, (source, to), snapshot, expected, made, random).await
+}
+
+/// Like [`make`], from one place to another, with metadata that are kept elsewhere.
+///
+/// # Errors
+/// As in [`make`].
+pub async fn make_in(
+    states: &dyn States,
+    (source, to): (&Store, &Store),
+    snapshot: &str,
+    expected: &Expected,
+    made: u64,
+    random: &dyn Randomness,
+) -> Result<Made, CloneError> {
     if !source.is_beside(to) {
         return Err(CloneError::NotBeside {
             from: source.url.clone(),
             to: to.url.clone(),
         });
     }
-    let volume = Volume::open(source, expected).await?;
+    let volume = Volume::open(states, source, expected).await?;
     let (id, record) = volume.newest().await?.find(snapshot).await?;
-    let Some(manifest) = volume.folder().kept(&kept_name(id)).await? else {
-        return Err(CloneError::NotKept(record.name));
-    };
     let Some(then) = volume.kept(&kept_name(id)).await? else {
         return Err(CloneError::NotKept(record.name));
     };
@@ -117,18 +130,15 @@ pub async fn make(
     }
     let keys = VolumeKeys::load(&to.store, &to.root, &descriptor, expected, 0);
     let keys = keys.await.map_err(|error| error.at(&to.url))?;
-    let folder = SlateFolder::new(
-        to.store.clone(),
-        to.path(META_PREFIX),
-        TIMEOUT,
-        keys.sealing(),
-    );
-    if !folder.put(1, manifest.alone()?).await? {
+    let place = Place {
+        store: to.clone(),
+        sealing: keys.sealing(),
+    };
+    let batches = patch::of_clone(state, &accounts(&then).await?);
+    let from = (&volume.place, &*kept_name(id));
+    if !states.begin(from, &place, &batches).await? {
         return Err(CloneError::Overtaken);
     }
-    folder
-        .add(&patch::of_clone(state, &accounts(&then).await?))
-        .await?;
     let published = VolumeDescriptor::publish(&to.store, &to.root, &descriptor).await;
     published.map_err(|error| error.at(&to.url))?;
     Ok(Made {
@@ -141,7 +151,7 @@ pub async fn make(
 /// Makes sure that the place is free, removes what an interrupted attempt left there, and returns the identity of the clone.
 async fn prepare(
     source: &Store,
-    volume: &Volume,
+    volume: &Volume<'_>,
     to: &Store,
     random: &dyn Randomness,
 ) -> Result<VolumeId, CloneError> {
@@ -185,11 +195,11 @@ async fn prepare(
 /// Checks, after the notes were put, that the snapshot and the line of sources are as they were before.
 async fn still_there(
     source: &Store,
-    volume: &Volume,
+    volume: &Volume<'_>,
     expected: &Expected,
     id: SnapshotId,
 ) -> Result<(), CloneError> {
-    let again = Volume::open(source, expected).await?;
+    let again = Volume::open(volume.states, source, expected).await?;
     // A detachment meanwhile may have let a snapshot of an earlier source go.
     if again.descriptor != volume.descriptor {
         return Err(CloneError::Overtaken);

@@ -11,24 +11,19 @@
 //! A crash before the last step leaves the volume as it was, with one snapshot more; after it the volume is restored. What is
 //! left beside the metadata is removed at the next restore.
 
-use forebay_environment::META_PREFIX;
 use forebay_meta::record::{SnapshotRecord, Timestamp, VolumeState, kept_name};
 use forebay_meta::volume::holder::StoredHolder;
 use forebay_meta::volume::keys::Expected;
-use forebay_meta::{Batch, Key, MetaStore, SlateSettings, SlateStore};
+use forebay_meta::{Batch, Key, MetaStore};
 use forebay_object::Store;
 use forebay_types::{CommitNumber, Epoch, SnapshotId};
-use futures_util::TryStreamExt;
-use object_store::path::Path;
-use object_store::{Error, ObjectStore, ObjectStoreExt};
 
 use crate::CloneError;
 use crate::make::accounts;
 use crate::patch;
-use crate::volume::{TIMEOUT, Volume};
+use crate::states::{Slate, States};
+use crate::volume::Volume;
 
-/// Where the store is prepared, under the volume's prefix.
-const BESIDE: &str = "meta-restore";
 /// Most snapshots of a volume, before which there is room for one more.
 pub const MAX_SNAPSHOTS: usize = 1024;
 
@@ -67,7 +62,20 @@ pub async fn restore(
     expected: &Expected,
     request: &Restore,
 ) -> Result<Restored, CloneError> {
-    let volume = Volume::open(store, expected).await?;
+    restore_in(&Slate, store, expected, request).await
+}
+
+/// Like [`restore`], with metadata that are kept elsewhere.
+///
+/// # Errors
+/// As in [`restore`].
+pub async fn restore_in(
+    states: &dyn States,
+    store: &Store,
+    expected: &Expected,
+    request: &Restore,
+) -> Result<Restored, CloneError> {
+    let volume = Volume::open(states, store, expected).await?;
     let moment = volume.newest().await?;
     let (id, target) = moment.find(&request.snapshot).await?;
     let snapshots = moment.snapshots().await?;
@@ -81,18 +89,14 @@ pub async fn restore(
     if moment.state().await?.epoch < request.seen {
         return Err(CloneError::PutBack);
     }
-    let folder = volume.folder();
-    let (Some(manifest), Some(then)) = (
-        folder.kept(&kept_name(id)).await?,
-        volume.kept(&kept_name(id)).await?,
-    ) else {
+    let Some(then) = volume.kept(&kept_name(id)).await? else {
         return Err(CloneError::NotKept(target.name));
     };
     if !request.take_over {
         not_held(store).await?;
     }
     // Whatever can be refused is refused before anything is changed: what follows fences the gateway and its log.
-    manifest.alone()?;
+    states.check(&volume.place, &kept_name(id)).await?;
     let accounts_then = accounts(&then).await?;
     let before = patch::of_restore(
         (then.state().await?, &accounts_then),
@@ -101,7 +105,8 @@ pub async fn restore(
     before.map_err(CloneError::Unaccounted)?;
 
     let taken = keep_before(&volume, request).await?;
-    let newest = folder.newest().await?.ok_or(CloneError::Overtaken)?;
+    let number = states.number(&volume.place).await?;
+    let number = number.ok_or(CloneError::Overtaken)?;
     let now = volume.newest().await?;
     let state_now = now.state().await?;
     if state_now != taken {
@@ -114,23 +119,10 @@ pub async fn restore(
     );
     let batches = batches.map_err(CloneError::Unaccounted)?;
 
-    clear(&volume).await?;
-    let beside = volume.folder_at(volume.store.path(BESIDE));
-    if !beside.put(1, manifest.alone()?).await? {
+    let name = kept_name(id);
+    let replaced = states.replace(&volume.place, &name, &batches, number);
+    if !replaced.await? {
         return Err(CloneError::Overtaken);
-    }
-    beside.add(&batches).await?;
-    copy_tables(&volume).await?;
-    forget_merges(&volume).await?;
-    let prepared = beside.newest().await?.ok_or(CloneError::Overtaken)?;
-    if !folder
-        .put(newest.number + 1, prepared.after(&newest)?)
-        .await?
-    {
-        return Err(CloneError::Overtaken);
-    }
-    if let Err(error) = clear(&volume).await {
-        tracing::warn!("cannot remove what is left below {BESIDE}: {error}; the next restore does");
     }
     Ok(Restored {
         snapshot: target,
@@ -171,22 +163,16 @@ async fn not_held(store: &Store) -> Result<(), CloneError> {
 }
 
 /// Fences every gateway, and keeps the newest state as a snapshot. Returns the volume's state after that.
-async fn keep_before(volume: &Volume, request: &Restore) -> Result<VolumeState, CloneError> {
-    let settings = SlateSettings {
-        timeout: TIMEOUT,
-        ..SlateSettings::default()
-    };
-    let (bucket, sealing) = (volume.store.store.clone(), volume.sealing.clone());
-    let store =
-        SlateStore::open_with(bucket, volume.meta(), settings, sealing, |store| store).await?;
-    let kept = keep_in(&store, volume, request).await;
+async fn keep_before(volume: &Volume<'_>, request: &Restore) -> Result<VolumeState, CloneError> {
+    let store = volume.states.open(&volume.place).await?;
+    let kept = keep_in(&*store, volume, request).await;
     store.close().await?;
     kept
 }
 
 async fn keep_in(
-    store: &SlateStore,
-    volume: &Volume,
+    store: &dyn MetaStore,
+    volume: &Volume<'_>,
     request: &Restore,
 ) -> Result<VolumeState, CloneError> {
     // Nothing else writes from here on.
@@ -222,8 +208,8 @@ async fn keep_in(
 /// Keeps the newest state, if the last commit made a snapshot of it and a crash came before it was kept: the next commit
 /// takes that state away.
 async fn keep_last(
-    store: &SlateStore,
-    volume: &Volume,
+    store: &dyn MetaStore,
+    volume: &Volume<'_>,
     state: &VolumeState,
 ) -> Result<(), CloneError> {
     let last = SnapshotId(state.history.last_snapshot);
@@ -234,47 +220,6 @@ async fn keep_last(
         .any(|(id, record)| *id == last && record.commit == state.history.commit);
     if is_of_the_last_commit && !store.kept().await?.contains(&name) {
         store.keep(&name).await?;
-    }
-    Ok(())
-}
-
-/// Forgets the merges of tables that the metadata store noted and did not end: they continue with outputs that were made
-/// from the state before. The store makes a new list when it finds none.
-async fn forget_merges(volume: &Volume) -> Result<(), CloneError> {
-    let noted = volume.store.path(&format!("{META_PREFIX}/compactions"));
-    remove_below(volume, &noted).await
-}
-
-/// Copies the tables that the prepared store has of its own.
-async fn copy_tables(volume: &Volume) -> Result<(), CloneError> {
-    let store = &volume.store;
-    let from = store.path(&format!("{BESIDE}/compacted"));
-    let tables: Vec<_> = store.store.list(Some(&from)).try_collect().await?;
-    for table in tables {
-        let Some(name) = table.location.filename() else {
-            continue;
-        };
-        let to = store.path(&format!("{META_PREFIX}/compacted/{name}"));
-        // As it is: what seals it, and its pad, depend on its name alone.
-        let bytes = store.store.get(&table.location).await?.bytes().await?;
-        store.store.put(&to, bytes.into()).await?;
-    }
-    Ok(())
-}
-
-/// Removes what is left of an earlier restore.
-async fn clear(volume: &Volume) -> Result<(), CloneError> {
-    remove_below(volume, &volume.store.path(BESIDE)).await
-}
-
-async fn remove_below(volume: &Volume, prefix: &Path) -> Result<(), CloneError> {
-    let store = &volume.store.store;
-    let left: Vec<_> = store.list(Some(prefix)).try_collect().await?;
-    for object in left {
-        match store.delete(&object.location).await {
-            Ok(()) | Err(Error::NotFound { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
     }
     Ok(())
 }

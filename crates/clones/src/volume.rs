@@ -1,77 +1,57 @@
 //! A volume in its bucket: what clones and restores read of it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use forebay_environment::META_PREFIX;
 use forebay_meta::record::{SnapshotRecord, VolumeState};
 use forebay_meta::volume::keys::{Expected, VolumeKeys};
 use forebay_meta::{
-    Catalog, Key, KeyRange, Overlay, Record, Sealing, SlateFolder, SlateReader, StoreError,
-    VolumeDescriptor,
+    Catalog, Key, KeyRange, MetaStore, Overlay, Record, StoreError, VolumeDescriptor,
 };
 use forebay_object::Store;
 use forebay_types::SnapshotId;
-use object_store::path::Path;
 
+use crate::states::{Place, States};
 use crate::{CloneError, layers};
 
-/// How long a request of the metadata waits for the bucket.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Records that are read at a time.
 const PAGE: usize = 4096;
 
 /// A volume, whose keys are known.
-pub(crate) struct Volume {
+pub(crate) struct Volume<'a> {
     pub(crate) descriptor: VolumeDescriptor,
-    /// With what lies at its sources.
-    pub(crate) store: Store,
-    pub(crate) sealing: Option<Sealing>,
+    /// Its metadata, in a bucket with what lies at its sources.
+    pub(crate) place: Place,
+    pub(crate) states: &'a dyn States,
 }
 
-impl Volume {
-    pub(crate) async fn open(store: &Store, expected: &Expected) -> Result<Volume, CloneError> {
+impl Volume<'_> {
+    pub(crate) async fn open<'a>(
+        states: &'a dyn States,
+        store: &Store,
+        expected: &Expected,
+    ) -> Result<Volume<'a>, CloneError> {
         let at = |error: forebay_meta::volume::VolumeError| error.at(&store.url);
         let (descriptor, store) = layers::load(store).await.map_err(at)?;
         let keys = VolumeKeys::load(&store.store, &store.root, &descriptor, expected, 0);
         let keys = keys.await.map_err(|error| error.at(&store.url))?;
         Ok(Volume {
             descriptor,
-            sealing: keys.sealing(),
-            store,
+            place: Place {
+                sealing: keys.sealing(),
+                store,
+            },
+            states,
         })
-    }
-
-    pub(crate) fn meta(&self) -> Path {
-        self.store.path(META_PREFIX)
-    }
-
-    /// Its metadata, as objects.
-    pub(crate) fn folder(&self) -> SlateFolder {
-        self.folder_at(self.meta())
-    }
-
-    /// Metadata at another place of its prefix.
-    pub(crate) fn folder_at(&self, path: Path) -> SlateFolder {
-        SlateFolder::new(
-            self.store.store.clone(),
-            path,
-            TIMEOUT,
-            self.sealing.clone(),
-        )
     }
 
     /// Its newest published state.
     pub(crate) async fn newest(&self) -> Result<Moment, CloneError> {
-        let (store, sealing) = (self.store.store.clone(), self.sealing.clone());
-        let reader = SlateReader::open_with(store, self.meta(), TIMEOUT, sealing).await?;
-        Ok(Moment::of(reader))
+        Ok(Moment::of(self.states.newest(&self.place).await?))
     }
 
     /// A kept state.
     pub(crate) async fn kept(&self, name: &str) -> Result<Option<Moment>, CloneError> {
-        let (store, sealing) = (self.store.store.clone(), self.sealing.clone());
-        let opened = SlateReader::open_kept(store, self.meta(), name, TIMEOUT, sealing).await?;
+        let opened = self.states.kept(&self.place, name).await?;
         Ok(opened.map(Moment::of))
     }
 }
@@ -80,8 +60,8 @@ impl Volume {
 pub(crate) struct Moment(Catalog);
 
 impl Moment {
-    fn of(reader: SlateReader) -> Moment {
-        Moment(Catalog::new(Arc::new(Overlay::new()), Arc::new(reader)))
+    fn of(reader: Arc<dyn MetaStore>) -> Moment {
+        Moment(Catalog::new(Arc::new(Overlay::new()), reader))
     }
 
     pub(crate) async fn state(&self) -> Result<VolumeState, CloneError> {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_meta::record::{
     BlockMap, CookieRecord, Garbage, HeldPack, Holding, InodeRecord, Kind, NameRecord, PackFrames,
     PackRecord, QuotaRecord, Referrer, ScrubRecord, SnapshotRecord, TrashOwner, TrashRecord,
-    TrashUntil, Truncated, UsageRecord, VolumeState, holder,
+    TrashUntil, Truncated, UsageRecord, VolumeState, holder, kept_name,
 };
 use forebay_meta::{Key, Record};
 use forebay_pack::{object_name, parse_object_name};
@@ -59,6 +59,26 @@ pub(crate) fn published(bucket: &BucketImage) -> Result<u64, String> {
     Ok(state.published.0)
 }
 
+/// The snapshots of the bucket whose deletion has not begun, by name: whether their states are kept.
+pub(crate) fn snapshots(bucket: &BucketImage) -> Result<BTreeMap<String, bool>, String> {
+    let entries = read(bucket).map_err(|error| format!("metadata: {error}"))?;
+    let snapshots = entries.snapshots.into_iter();
+    let live = snapshots.filter(|(_, snapshot)| !snapshot.is_being_deleted);
+    let kept = &bucket.metadata.kept;
+    Ok(live
+        .map(|(id, snapshot)| {
+            let is_kept = kept.contains_key(&kept_name(SnapshotId(id)));
+            (snapshot.name, is_kept)
+        })
+        .collect())
+}
+
+/// Number of snapshots in the bucket, with those that are being deleted.
+pub(crate) fn snapshot_records(bucket: &BucketImage) -> Result<usize, String> {
+    let entries = read(bucket).map_err(|error| format!("metadata: {error}"))?;
+    Ok(entries.snapshots.len())
+}
+
 /// Checks the bucket as a whole.
 pub(crate) fn audit(bucket: &BucketImage) -> Result<(), String> {
     let entries = read(bucket).map_err(|error| format!("metadata: {error}"))?;
@@ -90,8 +110,7 @@ fn held(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
             ));
         }
         let length = bucket
-            .objects
-            .get(&object_name(PackId(*pack)))
+            .pack(&object_name(PackId(*pack)))
             .map(|object| object.len() as u64);
         if length != Some(record.life.bytes) {
             return Err(format!(
@@ -286,7 +305,7 @@ fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
         }
         for extent in map.extents() {
             let frame = &extent.frame;
-            let object = bucket.objects.get(&object_name(frame.pack));
+            let object = bucket.pack(&object_name(frame.pack));
             let Some(object) = object else {
                 return Err(format!(
                     "object {inode} refers to pack {}, which is not there",
@@ -317,7 +336,7 @@ fn blocks(entries: &Entries, bucket: &BucketImage) -> Result<(), String> {
             ));
         }
         let name = object_name(forebay_types::PackId(*pack));
-        if bucket.objects.get(&name).map(|object| object.len() as u64) != Some(record.bytes) {
+        if bucket.pack(&name).map(|object| object.len() as u64) != Some(record.bytes) {
             return Err(format!(
                 "pack {pack:x} has an account, and is not there as it says"
             ));

@@ -5,6 +5,15 @@ use std::sync::Arc;
 
 use crate::model::State;
 
+/// A clone of the volume, which is in the bucket.
+#[derive(Clone)]
+pub(crate) struct Cloned {
+    /// The snapshot that it needs.
+    pub(crate) snapshot: String,
+    /// Its own history; it is published.
+    pub(crate) history: History,
+}
+
 /// Every state since the volume was formatted to which a recovery may still lead.
 #[derive(Clone)]
 pub(crate) struct History {
@@ -14,15 +23,29 @@ pub(crate) struct History {
     pub(crate) gone: Vec<u64>,
     /// Snapshots whose deletion was ordered: they may exist or not.
     pub(crate) deleting: BTreeSet<String>,
+    /// The clone that is there.
+    pub(crate) cloned: Option<Arc<Cloned>>,
 }
 
 impl History {
     pub(crate) fn new(formatted: State) -> History {
+        History::beginning(0, Arc::new(formatted))
+    }
+
+    /// That of a volume whose log begins at a position, in this state.
+    pub(crate) fn beginning(position: u64, state: Arc<State>) -> History {
         History {
-            states: vec![(0, Arc::new(formatted))],
+            states: vec![(position, state)],
             gone: Vec::new(),
             deleting: BTreeSet::new(),
+            cloned: None,
         }
+    }
+
+    /// Whether the clone needs this snapshot.
+    pub(crate) fn needs(&self, snapshot: &str) -> bool {
+        let cloned = self.cloned.as_ref();
+        cloned.is_some_and(|cloned| cloned.snapshot == snapshot)
     }
 
     /// Number of states.
@@ -79,6 +102,18 @@ impl History {
             }
         }
         self.states.push((end, Arc::new(state)));
+    }
+
+    /// Another state takes the place of the one at `position`, which is the newest: the volume was restored.
+    pub(crate) fn replace_newest(&mut self, position: u64, state: State) {
+        let before = self.states.pop();
+        let before = before.into_iter().flat_map(|(_, state)| {
+            let inodes: Vec<u64> = state.objects().map(|(inode, _)| inode).collect();
+            inodes
+        });
+        self.gone.extend(before);
+        self.gone.retain(|inode| state.get(*inode).is_none());
+        self.states.push((position, Arc::new(state)));
     }
 
     /// Drops the states after `position`, whose records are lost, and from the others the content of restored files that

@@ -22,6 +22,8 @@ pub(crate) struct Case<'a> {
     pub(crate) troubled: bool,
     /// Snapshots whose deletion was ordered.
     pub(crate) deleting: &'a BTreeSet<String>,
+    /// The snapshot that a clone needs.
+    pub(crate) held: Option<&'a str>,
     /// Another restore ran when it began.
     pub(crate) is_second: bool,
     /// Objects that it brought back from the trash.
@@ -50,6 +52,8 @@ impl Case<'_> {
             {
                 Ok(())
             }
+            Reply::Held if self.deletes_held() => Ok(()),
+            Reply::Held => Err(format!("no clone needs it, but {:?}", self.held)),
             Reply::Failed(error) => self.judge_failure(*error),
             Reply::Stopped(why) => Err(format!("the volume stopped without a reason: {why}")),
             _ => {
@@ -67,6 +71,11 @@ impl Case<'_> {
 
     fn some(&self, fits: impl Fn(&State) -> bool) -> Option<()> {
         self.states.iter().any(|state| fits(state)).then_some(())
+    }
+
+    /// Whether it deletes the snapshot that a clone needs.
+    fn deletes_held(&self) -> bool {
+        matches!(self.operation, Operation::DeleteSnapshot { name } if self.held == Some(name))
     }
 
     fn judge_failure(&self, error: Error) -> Result<(), String> {
@@ -197,7 +206,10 @@ impl Case<'_> {
             (Operation::Commit { .. }, Reply::Committed(..))
             | (Operation::Flush, Reply::Flushed(_))
             | (Operation::Snapshot { .. }, Reply::Kept)
-            | (Operation::DeleteSnapshot { .. }, Reply::Deleted(_)) => Ok(()),
+            | (Operation::DeleteSnapshot { .. }, Reply::Deleted(false)) => Ok(()),
+            (Operation::DeleteSnapshot { .. }, Reply::Deleted(true)) if !self.deletes_held() => {
+                Ok(())
+            }
             _ => Err("a reply to something else".into()),
         }
     }

@@ -118,6 +118,25 @@ impl State {
         }
     }
 
+    /// This state with one snapshot more, of the state itself.
+    pub(crate) fn with_snapshot(&self, name: &str) -> State {
+        let kept = State {
+            snapshots: BTreeMap::new(),
+            ..self.clone()
+        };
+        let mut state = self.clone();
+        state.snapshots.insert(name.to_owned(), Arc::new(kept));
+        state
+    }
+
+    /// The state of the volume after it went back to `then`: it keeps its snapshots.
+    pub(crate) fn back_to(&self, then: &State) -> State {
+        State {
+            snapshots: self.snapshots.clone(),
+            ..then.clone()
+        }
+    }
+
     fn change(&mut self, inode: u64) -> Option<&mut Object> {
         self.objects.get_mut(&inode).map(Arc::make_mut)
     }

@@ -124,6 +124,8 @@ pub enum Reply {
     Flushed(Lsn),
     /// A snapshot was made.
     Kept,
+    /// A clone needs the snapshot.
+    Held,
     /// The deletion of a snapshot has begun, or cannot begin yet.
     Deleted(bool),
     Restored(Restored),
@@ -283,6 +285,7 @@ impl Operation {
             Operation::DeleteSnapshot { name } => match volume.delete_snapshot(name).await {
                 Ok(()) => Reply::Deleted(true),
                 Err(SnapshotError::NotPublished(_)) => Reply::Deleted(false),
+                Err(SnapshotError::Cloned { .. }) => Reply::Held,
                 Err(error) => refused(error),
             },
             Operation::Restore(request) => match volume.restore_while_polled(request).await {

@@ -54,6 +54,19 @@ pub struct Crash {
     pub stop: u64,
     /// What the crash leaves.
     pub left: Left,
+    /// What an operator does before the next life.
+    pub then: Then,
+}
+
+/// What an operator does with the volume while no gateway serves it. The numbers choose the snapshot and the details.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing.
+    Nothing,
+    /// Makes a clone, or detaches or deletes the one that is there.
+    Clone(u64),
+    /// Takes the volume back to a snapshot.
+    Restore(u64),
 }
 
 /// The part of the world that a crash leaves.
@@ -95,6 +108,8 @@ pub struct Plan {
     pub small_checkpoints: bool,
     /// The volume's trash.
     pub keep: Keep,
+    /// The faults that it may have.
+    pub perils: Perils,
     /// The actions, each with its number in the full plan.
     pub actions: Vec<(u32, Action)>,
 }
@@ -125,6 +140,8 @@ impl Plan {
                 false => u64::MAX,
             },
         };
+        let mut operator = Random::of(seed, 6);
+        let kind = operator.below(6);
         let mut actions = Vec::new();
         for life in 0..3 + random.below(3) {
             let with_faults = perils.faults && random.percent(if life == 0 { 30 } else { 60 });
@@ -143,6 +160,7 @@ impl Plan {
             actions.push(Action::Crash(Crash {
                 stop: random.number(),
                 left: left(&mut random),
+                then: then(&mut operator, kind),
             }));
         }
         Plan {
@@ -150,6 +168,7 @@ impl Plan {
             journal,
             small_checkpoints,
             keep,
+            perils,
             actions: (0..).zip(actions).collect(),
         }
     }
@@ -165,6 +184,32 @@ impl Plan {
                 .collect(),
             ..self.clone()
         }
+    }
+}
+
+/// The actions of a clone's gateway, in one life.
+pub(crate) fn of_clone(pick: u64, perils: Perils) -> Vec<(u32, Action)> {
+    let mut random = Random::of(pick, 7);
+    let with_faults = perils.faults && random.percent(40);
+    let length = 5 + random.below(25);
+    let mut actions: Vec<_> = (0..length)
+        .map(|_| action(&mut random, with_faults))
+        .collect();
+    actions.push(Action::Crash(Crash {
+        stop: random.number(),
+        left: left(&mut random),
+        then: Then::Nothing,
+    }));
+    (0..).zip(actions).collect()
+}
+
+/// One plan in six has clones, and one in six restores of the volume; some of these have both.
+fn then(random: &mut Random, kind: u64) -> Then {
+    let pick = random.number();
+    match (kind, random.below(4)) {
+        (0, 0..=2) | (1, 0) => Then::Clone(pick),
+        (0, 3) | (1, 1..=2) => Then::Restore(pick),
+        _ => Then::Nothing,
     }
 }
 
@@ -236,7 +281,14 @@ impl fmt::Display for Action {
             Action::Disk(faults) => write!(f, "the disk: {faults:?}"),
             Action::TakeOver => write!(f, "another gateway takes over"),
             Action::Close => write!(f, "the volume is closed"),
-            Action::Crash(crash) => write!(f, "a crash; remaining state: {:?}", crash.left),
+            Action::Crash(crash) => {
+                write!(f, "a crash; remaining state: {:?}", crash.left)?;
+                match crash.then {
+                    Then::Nothing => Ok(()),
+                    Then::Clone(_) => write!(f, "; then a clone is made, or ends"),
+                    Then::Restore(_) => write!(f, "; then the volume goes back to a snapshot"),
+                }
+            }
         }
     }
 }

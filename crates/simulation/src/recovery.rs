@@ -1,5 +1,6 @@
 //! Opens the state that a crash leaves, and compares all of it with the model.
 
+mod clones;
 mod trash;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::model::{Body, HIGH, LOW, Object, ROOT, State};
 use crate::operation;
 use crate::plan::{Journal, Plan};
 use crate::world::World;
+pub(crate) use clones::{compare_clone, forget, outlives};
 pub(crate) use trash::{compare_trash, empty_trash, undelete};
 
 /// Longer than any opening may take, in simulated time: one that takes longer waits for ever.

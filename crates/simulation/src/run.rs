@@ -1,6 +1,7 @@
 //! A run: the lives of a plan, one after the other, and after each of them every moment at which the world could have
 //! stopped.
 
+mod between;
 mod states;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use crate::model::State;
 use crate::plan::{Action, Crash, Left, Plan};
 use crate::totals::Totals;
 use crate::world::{World, WorldImage};
+use between::Between;
 use states::{Judge, Sighting};
 
 /// The checks of a run.
@@ -117,19 +119,35 @@ pub fn run(plan: &Plan, scope: &Scope, trace: &mut Trace) -> Result<Totals, Fail
         let next = judge
             .go_on(&lived.stops, *crash)
             .map_err(|(stop, why)| failed(life, Some(stop), why))?;
+        trace.note(|| {
+            let (end, machine) = (next.end, next.machine);
+            format!("the world goes on from {end} on machine {machine:?}")
+        });
+        history.forget_after(next.end, next.published);
+        unstable = lived.unstable;
+        unstable.retain(|write| write.end <= next.end);
+        let mut between = Between {
+            plan,
+            scope,
+            life: life as u64,
+            history: &mut history,
+            unstable: &unstable,
+            totals: &mut totals,
+            trace,
+        };
+        let next = between
+            .act(crash.then, next)
+            .map_err(|(stop, why)| failed(life, Some(stop), why))?;
         let Sighting {
             image: left,
             machine: left_machine,
             end,
-            published,
+            published: _,
             settled,
             bucket,
             verifier,
             certain,
         } = next;
-        trace.note(|| format!("the world goes on from {end} on machine {left_machine:?}"));
-        history.forget_after(end, published);
-        unstable = lived.unstable;
         unstable.retain(|write| write.end <= end);
         if !certain {
             // The next verifier is a new one: clients send all of it again.

@@ -52,6 +52,16 @@ pub struct Totals {
     pub collections: u64,
     /// Snapshots that were read and deleted after recoveries.
     pub snapshots: u64,
+    /// Recoveries in which a clone outlived the deletion of all else.
+    pub held: u64,
+    /// Clones that were made.
+    pub clones: u64,
+    /// Clones that were made while a gateway deleted their snapshot.
+    pub raced: u64,
+    /// Clones that were detached.
+    pub detached: u64,
+    /// Volumes that went back to a snapshot.
+    pub taken_back: u64,
     /// Objects that left the trash at the end of recoveries.
     pub emptied: u64,
     /// Objects that restores put back in the lives.
@@ -117,6 +127,11 @@ impl AddAssign for Totals {
         self.collected_packs += other.collected_packs;
         self.collections += other.collections;
         self.snapshots += other.snapshots;
+        self.held += other.held;
+        self.clones += other.clones;
+        self.raced += other.raced;
+        self.detached += other.detached;
+        self.taken_back += other.taken_back;
         self.emptied += other.emptied;
         self.restored += other.restored;
         self.undeleted += other.undeleted;
@@ -152,9 +167,14 @@ impl fmt::Display for Totals {
             ("objects restored", self.restored),
             ("objects undeleted", self.undeleted),
             ("objects that left trash", self.trash_deleted),
+            ("clones made", self.clones),
+            ("  detached", self.detached),
+            ("made beside a deletion", self.raced),
+            ("volumes taken back", self.taken_back),
             ("everything collected", self.collections),
             ("  packs that were", self.collected_packs),
             ("  snapshots deleted", self.snapshots),
+            ("  beside a clone", self.held),
             ("  objects out of trash", self.emptied),
         ] {
             writeln!(f, "{what:<26}{count:>10}")?;

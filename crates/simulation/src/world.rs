@@ -11,7 +11,7 @@ use forebay_vfs::Timestamp;
 use object_store::path::Path;
 use parking_lot::Mutex;
 
-use crate::bucket::{Bucket, BucketImage, MetaBucket, Objects, StoreFaults};
+use crate::bucket::{Bucket, BucketImage, MetaBucket, Objects, Prefix, StoreFaults};
 use crate::machine::{DiskFaults, Folder, Machine, MachineImage};
 use crate::random::Random;
 
@@ -40,6 +40,8 @@ pub(crate) enum Step {
     CommitMetadata,
     CommittedMetadata,
     OpenedMetadata,
+    ReplaceMetadata,
+    ReplacedMetadata,
     /// A quiet moment, at the end of a life.
     Rest,
 }
@@ -100,6 +102,24 @@ impl WorldImage {
             bucket: BucketImage::default(),
             clock_ns: 1_700_000_000_000_000_000,
             random: Random::of(seed, 4),
+        }
+    }
+
+    /// The world in which the clone is the volume, without the machines of its source.
+    pub(crate) fn seen_from_clone(&self) -> WorldImage {
+        WorldImage {
+            machines: Vec::new(),
+            bucket: self.bucket.seen_from_beside(),
+            ..self.clone()
+        }
+    }
+
+    /// The world after `later`, which is seen from the clone: with the machines of this one.
+    pub(crate) fn after(&self, later: &WorldImage) -> WorldImage {
+        WorldImage {
+            machines: self.machines.clone(),
+            bucket: later.bucket.seen_from_beside(),
+            ..later.clone()
         }
     }
 }
@@ -227,14 +247,26 @@ impl World {
         }
     }
 
+    /// The place of the other volume in the bucket.
+    pub(crate) fn beside(&self) -> Store {
+        let prefix = self.bucket(|bucket| bucket.image().seen_from_beside().prefix);
+        self.store_at(prefix)
+    }
+
     /// The bucket as a store of objects.
     pub(crate) fn store(&self) -> Store {
+        let prefix = self.bucket(|bucket| bucket.image().prefix);
+        self.store_at(prefix)
+    }
+
+    fn store_at(&self, prefix: Prefix) -> Store {
         let retry = RetrySettings {
             seed: Some(self.number()),
             ..RetrySettings::default()
         };
         let objects = Arc::new(Objects(self.clone()));
-        Store::new(objects, Path::default(), "simulated://".into(), retry)
+        let (root, url) = (Path::from(prefix.name()), prefix.name().to_owned());
+        Store::new(objects, root, url, retry)
     }
 }
 

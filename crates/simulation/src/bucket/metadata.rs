@@ -10,7 +10,7 @@ use forebay_fs::Metadata;
 use forebay_meta::{Batch, Entry, KeyRange, MemoryStore, MetaStore, Sealing, StoreError};
 use forebay_object::Store;
 
-use super::{Fate, NO_ANSWER};
+use super::{Fate, NO_ANSWER, Prefix};
 use crate::world::{Step, World};
 
 /// Opens the metadata in a world's bucket.
@@ -20,23 +20,24 @@ pub(crate) struct MetaBucket(pub(crate) World);
 impl Metadata for MetaBucket {
     async fn open(
         &self,
-        _store: &Store,
+        store: &Store,
         _cache_bytes: u64,
         _sealing: Option<Sealing>,
     ) -> Result<Arc<dyn MetaStore>, StoreError> {
         self.0.travel().await;
+        let (prefix, _) = Prefix::of(store.root.as_ref());
         let epoch = self.0.bucket(|bucket| {
             if bucket.fate(false) == Fate::Fails {
                 return Err(StoreError::Transient(NO_ANSWER.into()));
             }
-            let metadata = bucket.metadata();
-            metadata.former = Some(Arc::new(metadata.entries.clone()));
-            metadata.epoch += 1;
+            let metadata = bucket.metadata(prefix);
+            metadata.fence();
             Ok(metadata.epoch)
         })?;
         self.0.step(Step::OpenedMetadata);
         Ok(Arc::new(Opened {
             world: self.0.clone(),
+            prefix,
             epoch: Some(epoch),
             closed: AtomicBool::new(false),
         }))
@@ -44,12 +45,13 @@ impl Metadata for MetaBucket {
 
     async fn read(
         &self,
-        _store: &Store,
+        store: &Store,
         _sealing: Option<Sealing>,
     ) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
         self.0.travel().await;
         let opened = Opened {
             world: self.0.clone(),
+            prefix: Prefix::of(store.root.as_ref()).0,
             epoch: None,
             closed: AtomicBool::new(false),
         };
@@ -58,8 +60,19 @@ impl Metadata for MetaBucket {
     }
 }
 
+/// Makes the changes of a batch.
+pub(super) fn add(entries: &mut BTreeMap<Bytes, Bytes>, batch: &Batch) {
+    for (key, entry) in batch.changes() {
+        match entry {
+            Entry::Value(value) => entries.insert(key.clone(), value.clone()),
+            Entry::Deleted => entries.remove(key),
+        };
+    }
+}
+
 struct Opened {
     world: World,
+    prefix: Prefix,
     /// The epoch taken by opening them for writing.
     epoch: Option<u64>,
     closed: AtomicBool,
@@ -69,7 +82,7 @@ impl Opened {
     /// Reads the entries: for a writer that was fenced, those of that moment.
     fn entries<T>(&self, read: impl FnOnce(&BTreeMap<Bytes, Bytes>) -> T) -> T {
         self.world.bucket(|bucket| {
-            let metadata = &bucket.image.metadata;
+            let metadata = bucket.image.metadata_at(self.prefix);
             let is_fenced = self.epoch.is_some_and(|epoch| epoch != metadata.epoch);
             match metadata.former.as_deref().filter(|_| is_fenced) {
                 Some(former) => read(former),
@@ -105,10 +118,12 @@ impl Opened {
             if fate == Fate::Fails {
                 return Ok(fate);
             }
-            if Some(bucket.image.metadata.epoch) != self.epoch {
+            if Some(bucket.image.metadata_at(self.prefix).epoch) != self.epoch {
                 return Err(StoreError::Fenced);
             }
-            change(bucket.metadata());
+            let metadata = bucket.metadata(self.prefix);
+            metadata.changes += 1;
+            change(metadata);
             Ok(fate)
         })?;
         self.world.step(Step::CommittedMetadata);
@@ -150,15 +165,8 @@ impl MetaStore for Opened {
     }
 
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        self.change(|metadata| {
-            for (key, entry) in batch.changes() {
-                match entry {
-                    Entry::Value(value) => metadata.entries.insert(key.clone(), value.clone()),
-                    Entry::Deleted => metadata.entries.remove(key),
-                };
-            }
-        })
-        .await
+        self.change(|metadata| add(&mut metadata.entries, batch))
+            .await
     }
 
     async fn prove(&self) -> Result<(), StoreError> {
@@ -181,15 +189,20 @@ impl MetaStore for Opened {
     async fn kept(&self) -> Result<BTreeSet<String>, StoreError> {
         self.world.travel().await;
         self.check()?;
-        let names =
-            |bucket: &mut super::Bucket| bucket.image.metadata.kept.keys().cloned().collect();
+        let names = |bucket: &mut super::Bucket| {
+            let metadata = bucket.image.metadata_at(self.prefix);
+            metadata.kept.keys().cloned().collect()
+        };
         Ok(self.world.bucket(names))
     }
 
     async fn open_kept(&self, name: &str) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
         self.world.travel().await;
         self.check()?;
-        let kept = |bucket: &mut super::Bucket| bucket.image.metadata.kept.get(name).cloned();
+        let kept = |bucket: &mut super::Bucket| {
+            let metadata = bucket.image.metadata_at(self.prefix);
+            metadata.kept.get(name).cloned()
+        };
         Ok(self.world.bucket(kept).map(|entries| {
             let kept = MemoryStore::of(entries);
             Arc::new(kept) as Arc<dyn MetaStore>

@@ -14,7 +14,7 @@ use object_store::{
     Result,
 };
 
-use super::{Fate, NO_ANSWER};
+use super::{Fate, NO_ANSWER, Prefix};
 use crate::world::{Step, World};
 
 /// The objects of a world's bucket.
@@ -70,7 +70,7 @@ impl Objects {
         let fate = self.0.bucket(|bucket| {
             let fate = bucket.fate(true);
             if fate != Fate::Fails {
-                bucket.objects().remove(location.as_ref());
+                bucket.delete(&location);
             }
             fate
         });
@@ -98,23 +98,22 @@ impl ObjectStore for Objects {
             if fate == Fate::Fails {
                 return Ok(fate);
             }
-            let name = location.as_ref();
-            if options.mode == PutMode::Create && bucket.image.objects.contains_key(name) {
+            let found = bucket.get(location).map(e_tag);
+            if options.mode == PutMode::Create && found.is_some() {
                 return Err(Error::AlreadyExists {
-                    path: name.to_owned(),
+                    path: location.to_string(),
                     source: "it is there".into(),
                 });
             }
-            if let PutMode::Update(expected) = &options.mode {
-                let found = bucket.image.objects.get(name).map(e_tag);
-                if found.is_none() || found != expected.e_tag {
-                    return Err(Error::Precondition {
-                        path: name.to_owned(),
-                        source: "another version is there".into(),
-                    });
-                }
+            if let PutMode::Update(expected) = &options.mode
+                && (found.is_none() || found != expected.e_tag)
+            {
+                return Err(Error::Precondition {
+                    path: location.to_string(),
+                    source: "another version is there".into(),
+                });
             }
-            bucket.objects().insert(name.to_owned(), bytes.clone());
+            bucket.put(location, bytes.clone());
             Ok(fate)
         })?;
         self.0.step(Step::PutDone);
@@ -144,7 +143,7 @@ impl ObjectStore for Objects {
             if bucket.fate(false) == Fate::Fails {
                 return Err(no_answer());
             }
-            let found = bucket.image.objects.get(location.as_ref()).cloned();
+            let found = bucket.get(location).cloned();
             found.ok_or_else(|| Error::NotFound {
                 path: location.to_string(),
                 source: "it is not there".into(),
@@ -184,15 +183,16 @@ impl ObjectStore for Objects {
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         self.0.step(Step::ListObjects);
-        let prefix = prefix.map_or(String::new(), Path::to_string);
+        let root = prefix.map_or(String::new(), Path::to_string);
+        let (prefix, below) = Prefix::of(&root);
         let found = self.0.bucket(|bucket| {
             if bucket.fate(false) == Fate::Fails {
                 return vec![Err(no_answer())];
             }
-            let objects = bucket.image.objects.iter();
+            let objects = bucket.image.objects_at(prefix).iter();
             objects
-                .filter(|(name, _)| name.starts_with(&prefix))
-                .map(|(name, bytes)| Ok(meta(name, bytes)))
+                .filter(|(name, _)| name.starts_with(below))
+                .map(|(name, bytes)| Ok(meta(&format!("{}/{name}", prefix.name()), bytes)))
                 .collect()
         });
         stream::iter(found).boxed()

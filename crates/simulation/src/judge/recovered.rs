@@ -124,9 +124,11 @@ impl Case<'_> {
             RestoreError::Volume(Error::Stale | Error::NotFound | Error::NotDirectory) => {
                 self.states.len() > 1
             }
-            RestoreError::LeftAside(_) | RestoreError::Flush(_) | RestoreError::Away(_) => {
-                self.troubled
+            // A client may have given the name to something else before it could be given back.
+            RestoreError::LeftAside(_) => {
+                self.troubled || some(&|state| state.at_path(target(request)).is_some())
             }
+            RestoreError::Flush(_) | RestoreError::Away(_) => self.troubled,
             _ => false,
         }
     }

@@ -69,21 +69,6 @@ impl Calls {
         restoring.flat_map(Restoring::staged).collect()
     }
 
-    /// Whether an operation takes away a name as that of a restore that runs has.
-    pub(super) fn takes_target(&self, operation: &Operation) -> bool {
-        let (Operation::Remove { name, .. }
-        | Operation::Rmdir { name, .. }
-        | Operation::Rename { old: name, .. }) = operation
-        else {
-            return false;
-        };
-        let mut restoring = self
-            .running
-            .iter()
-            .filter_map(|call| call.restoring.as_ref());
-        restoring.any(|one| one.name() == name)
-    }
-
     pub(super) fn drop_all(&mut self) {
         self.running.clear();
     }
@@ -105,7 +90,9 @@ impl Gateway<'_> {
                 return Ok(());
             }
         }
-        if let Operation::DeleteSnapshot { name } = &operation {
+        if let Operation::DeleteSnapshot { name } = &operation
+            && !self.history.needs(name)
+        {
             self.history.deleting.insert(name.clone());
         }
         let call = operation.call(&self.volume, self.plan.keep.seconds);
@@ -226,6 +213,7 @@ impl Gateway<'_> {
             effect: running.effect.as_ref().map(|(_, state)| state),
             troubled: self.troubled,
             deleting: &self.history.deleting,
+            held: self.history.cloned.as_deref().map(|one| &*one.snapshot),
             is_second: running.is_second,
             back: &running.back,
             placed: running.restoring.as_ref().and_then(|restoring| {

@@ -57,11 +57,6 @@ impl Restoring {
         })
     }
 
-    /// The name that the restored object gets.
-    pub(super) fn name(&self) -> &[u8] {
-        &self.name
-    }
-
     /// The objects that it has made, until they have their place.
     pub(super) fn staged(&self) -> impl Iterator<Item = u64> {
         let made = self.made.values().copied();
@@ -287,7 +282,10 @@ impl Restoring {
                         continue;
                     };
                     self.aside = Some(name.clone());
-                    let step = match probe::is_free(volume, directory, &self.name) {
+                    // A client may have taken the name away before the link was made.
+                    let had_name = state.lookup(directory, &self.name) == Some(inode);
+                    let is_free = probe::is_free(volume, directory, &self.name);
+                    let step = match had_name && is_free {
                         true => Operation::Rename {
                             from,
                             old: self.name.clone(),
@@ -304,7 +302,8 @@ impl Restoring {
                 }
                 Some(inode) if probe::is_free(volume, directory, &name) => {
                     self.aside = None;
-                    let is_back = state.lookup(directory, &self.name).is_none();
+                    let is_back = state.lookup(directory, &self.name).is_none()
+                        && probe::found(volume, directory, &self.name) == Some(inode);
                     return Ok(match is_back {
                         true => Step::Done(
                             Operation::Rename {

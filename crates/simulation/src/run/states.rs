@@ -1,5 +1,7 @@
 //! Crash states: for each stop, the state that each kind of crash leaves, recovered and compared.
 
+mod expected;
+
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -13,16 +15,18 @@ use crate::life::{Recorder, Stop, alone, collect, delete_snapshots, publish};
 use crate::plan::{Crash, Journal, Left, Plan};
 use crate::random::Random;
 use crate::recovery::{
-    compare, compare_contents, compare_snapshots, config, empty_trash, open_and_compare, undelete,
+    compare, compare_contents, compare_snapshots, config, empty_trash, open_and_compare, outlives,
+    undelete,
 };
 use crate::totals::Totals;
 use crate::world::{World, WorldImage};
+use expected::Expected;
 
 /// One in this many recoveries is stopped itself.
 const INNER: u64 = 24;
 
 /// The stop, and what is wrong.
-type Fault = (String, String);
+pub(super) type Fault = (String, String);
 
 /// Checks the stops of one life.
 pub(super) struct Judge<'a> {
@@ -50,18 +54,6 @@ pub(super) struct Sighting {
     pub(super) verifier: Option<[u8; 8]>,
     /// Nothing that was answered can be lost.
     pub(super) certain: bool,
-}
-
-/// The result that a recovery must have.
-struct Expected {
-    /// Any position from `from` to `to`, or exactly `or`.
-    from: u64,
-    to: u64,
-    or: Option<u64>,
-    /// The verifier must be this one.
-    verifier: Option<[u8; 8]>,
-    /// The verifier must not be one of a write that was lost.
-    honest: usize,
 }
 
 impl Judge<'_> {
@@ -164,82 +156,6 @@ impl Judge<'_> {
         (image, machine)
     }
 
-    /// The result that a recovery from `left` must have.
-    fn expected(
-        &self,
-        stop: &Stop,
-        before: Option<&Stop>,
-        left: Left,
-        bucket: &BucketImage,
-    ) -> Result<Expected, String> {
-        let ledger = &stop.ledger;
-        let published = audit::published(bucket)?;
-        if published < ledger.bucket {
-            return Err(format!(
-                "the bucket is at {published}, and {} was acknowledged as being there",
-                ledger.bucket
-            ));
-        }
-        let acknowledged = ledger.acknowledged;
-        if self.plan.journal == Journal::Bucket && !ledger.fenced && published < acknowledged {
-            return Err(format!(
-                "the bucket is at {published}, and {acknowledged} was acknowledged as stable, which is to say in the bucket"
-            ));
-        }
-        // A task may have emptied the trash.
-        let newest = match ledger.polling || self.plan.keep.seconds > 0 {
-            true => self.history.next_after(ledger.end).unwrap_or(ledger.end),
-            false => ledger.end,
-        };
-        let honest = ledger.unstable;
-        let only_bucket = Expected {
-            from: published,
-            to: published,
-            or: None,
-            verifier: None,
-            honest,
-        };
-        let logged = self.plan.journal != Journal::None && !ledger.fenced;
-        let or = ledger.contested.then_some(published);
-        let certain = ledger.verifier.filter(|_| !ledger.contested);
-        Ok(match left {
-            Left::Elsewhere | Left::FormerMachine(_) => only_bucket,
-            _ if !logged => {
-                if !ledger.fenced && published < ledger.stable {
-                    return Err(format!(
-                        "the bucket is at {published}, and {} was acknowledged as stable on a volume without a log",
-                        ledger.stable
-                    ));
-                }
-                only_bucket
-            }
-            Left::SameMachine => Expected {
-                from: ledger.end.max(published),
-                to: newest.max(published),
-                or,
-                verifier: certain,
-                honest,
-            },
-            Left::TornCopy(_) => Expected {
-                from: before.map_or(0, |before| before.ledger.end).max(published),
-                to: newest.max(published),
-                or,
-                verifier: certain,
-                honest,
-            },
-            Left::PowerCut(_) => {
-                let promised = ledger.survives_power_cut(self.plan.journal);
-                Expected {
-                    from: promised.max(published),
-                    to: newest.max(published),
-                    or,
-                    verifier: certain.filter(|_| ledger.closed),
-                    honest,
-                }
-            }
-        })
-    }
-
     fn check(&mut self, stop: &Stop, before: Option<&Stop>, left: Left) -> Result<Sighting, Fault> {
         let at = || format!("{:?}, {left:?}", stop.step);
         let (image, machine) = self.leave(stop, before, left);
@@ -273,6 +189,29 @@ impl Judge<'_> {
             verifier: expected.verifier.filter(|_| certain),
             certain,
         })
+    }
+
+    /// Checks that the volume on an image opens exactly at a position.
+    pub(super) fn check_left(
+        &mut self,
+        (image, published): (&WorldImage, u64),
+        machine: Option<usize>,
+        position: u64,
+        kind: &'static str,
+    ) -> Result<(), String> {
+        self.totals.count(kind);
+        let expected = Expected {
+            honest: self.unstable.len(),
+            ..Expected::exactly(position)
+        };
+        let ledger = Ledger::default();
+        let (end, inner) = self.recover((image, published), machine, &expected, Some(&ledger))?;
+        for (step, inner_image, inner_machine) in inner {
+            let left = (&inner_image, published);
+            self.check_inner(&ledger, end, end, left, inner_machine)
+                .map_err(|why| format!("then in recovery {step:?}: {why}"))?;
+        }
+        Ok(())
     }
 
     /// Opens the volume on an image, which lost the content of restored files that was not `published`, compares it, and
@@ -328,6 +267,10 @@ impl Judge<'_> {
                         .await
                         .map_err(|why| format!("undeleted: {why}"))?;
                     self.totals.emptied += empty_trash(&world, machine, volume, &state).await?;
+                }
+                if let Some(cloned) = &history.cloned {
+                    outlives(&world, machine, volume, plan, cloned).await?;
+                    self.totals.held += 1;
                 }
                 self.totals.snapshots += delete_snapshots(&world, machine, volume).await?;
                 compare_contents(volume, &state)
@@ -417,23 +360,16 @@ impl Judge<'_> {
         audit::audit(&image.bucket)?;
         let pick = Random::of(self.plan.seed, self.totals.crash_states()).number();
         let logged = self.plan.journal != Journal::None && !ledger.fenced;
-        let exactly = |position| Expected {
-            from: position,
-            to: position,
-            or: None,
-            verifier: None,
-            honest: 0,
-        };
         let mut left_image = image.clone();
         let (on, expected, kind) = match pick % 3 {
-            0 => (None, exactly(published), "another machine"),
-            1 => (Some(machine), exactly(end), "same machine"),
+            0 => (None, Expected::exactly(published), "another machine"),
+            1 => (Some(machine), Expected::exactly(end), "same machine"),
             _ => {
                 left_image.machines[machine] = left_image.machines[machine].power_cut(pick);
                 let from = if logged { settled.max(published) } else { end };
                 let expected = Expected {
                     from: from.min(end),
-                    ..exactly(end)
+                    ..Expected::exactly(end)
                 };
                 (Some(machine), expected, "power cut")
             }
