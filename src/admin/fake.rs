@@ -27,6 +27,9 @@ pub(crate) struct FakeWith<T> {
     pub(crate) broken: bool,
     /// The requests about the scrub and about packs, as text.
     pub(crate) orders: Mutex<Vec<String>>,
+    /// How many parts an undelete of a path has, each of half a MiB, and how many of them were taken.
+    pub(crate) parts: u64,
+    pub(crate) taken: AtomicU64,
 }
 
 pub(crate) type Fake = FakeWith<()>;
@@ -42,6 +45,8 @@ impl<T: Default> Default for FakeWith<T> {
             let_go: Notify::new(),
             broken: false,
             orders: Mutex::default(),
+            parts: 0,
+            taken: AtomicU64::new(0),
         }
     }
 }
@@ -114,12 +119,24 @@ impl<T: Send + Sync + 'static> Control for FakeWith<T> {
         }
     }
 
-    /// Two parts before the report, or only the first of them.
+    /// Two parts before the report, or only the first of them; for a path as many as are asked for.
     async fn trash(
         &self,
         request: TrashRequest,
         some: mpsc::Sender<Vec<TrashRow>>,
     ) -> Result<TrashReport, String> {
+        if let TrashRequest::Path { .. } = request {
+            for id in 0..self.parts {
+                let name = VolumePath(vec![b'x'; 1 << 19]);
+                let row = TrashRow {
+                    name,
+                    ..some_trash(id)
+                };
+                some.send(vec![row]).await.unwrap();
+                self.taken.fetch_add(1, Ordering::Relaxed);
+            }
+            return Ok(TrashReport::default());
+        }
         for id in 1..=2 {
             some.send(vec![some_trash(id)]).await.unwrap();
             if self.broken {

@@ -16,12 +16,13 @@ use tokio::time::timeout;
 
 use super::fake::{
     Fake, REPORT, export, some_gc, some_live, some_quota, some_scrub, some_snapshot, some_status,
-    some_trash, some_where,
+    some_where,
 };
 use super::*;
 
 mod followers;
 mod traces;
+mod trash;
 
 fn start(data_dir: &Path, fake: Fake) -> (Arc<Fake>, JoinHandle<()>) {
     let server = Server::bind(data_dir).unwrap();
@@ -456,33 +457,6 @@ async fn the_scrub_is_asked_and_shown_without_control_characters() {
     let refused = scrub(folder.path(), ScrubRequest::Start { age_seconds: 7 }).await;
     assert!(refused.unwrap_err().to_string().contains("age_seconds: 7"));
     running.abort();
-}
-
-#[tokio::test]
-async fn objects_in_the_trash_come_in_parts() {
-    for broken in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let fake = Fake {
-            broken,
-            ..Fake::default()
-        };
-        let (_, running) = start(folder.path(), fake);
-        let request = TrashRequest::Id { id: 7, to: None };
-        let mut rows = Vec::new();
-        let asked = trash(folder.path(), request, |some| rows.extend(some)).await;
-        match asked {
-            Ok(report) => {
-                assert!(!broken);
-                assert_eq!((report.objects, report.left), (Vec::new(), 4));
-                assert_eq!(rows, [1, 2, 3].map(some_trash));
-            }
-            Err(refused) => {
-                assert!(broken && refused.to_string().contains("id: 7"));
-                assert_eq!(rows, [some_trash(1)]);
-            }
-        }
-        running.abort();
-    }
 }
 
 #[tokio::test]

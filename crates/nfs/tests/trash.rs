@@ -6,33 +6,23 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::trees::*;
 use common::*;
 use forebay_nfs::xdr::Writer;
 use forebay_nfs::{ExportAccess, Rule, ServerConfig, Squash, VirtualDirectory};
 use forebay_vfs::memory::MemoryFileSystem;
 
 const PERM_DENIED: u32 = 13;
-const NOENT: u32 = 2;
-const EXIST: u32 = 17;
-const ROFS: u32 = 30;
-const STALE: u32 = 70;
 
 const REMOVE: u32 = 12;
 const RENAME: u32 = 14;
 
 fn kept(shown: VirtualDirectory, path: &str, change: impl FnOnce(&mut Rule)) -> ServerConfig {
-    let mut export = export(1, path, "127.0.0.1", Squash::None);
-    let mut rule = Rule {
-        trash: Duration::from_secs(3600),
-        trash_directory: shown,
-        ..rule("127.0.0.1", Squash::None)
-    };
-    change(&mut rule);
-    export.rules = vec![rule];
-    ServerConfig {
-        exports: vec![export],
-        ..config()
-    }
+    with_rule(path, |rule| {
+        rule.trash = Duration::from_secs(3600);
+        rule.trash_directory = shown;
+        change(rule);
+    })
 }
 
 fn hidden() -> ServerConfig {
@@ -68,40 +58,6 @@ fn removed(client: &mut Client, directory: &[u8], name: &str, data: &[u8]) -> (V
     let fileid = client.attributes(&file).fileid;
     assert_eq!(named(client, REMOVE, directory, name.as_bytes()), 0);
     (file, format!("{name}.{fileid}"))
-}
-
-/// The names that READDIR lists, with their file ids.
-fn listed(client: &mut Client, directory: &[u8]) -> Vec<(String, u64)> {
-    let mut found = Vec::new();
-    let (mut cookie, mut end) = (0, false);
-    while !end {
-        let results = client.nfs(16, |w| {
-            w.opaque(directory);
-            w.u64(cookie);
-            w.fixed(&[0; 8]);
-            // Few entries at a time, so that the listing goes on at each cookie.
-            w.u32(200);
-        });
-        let mut reader = results.reader();
-        assert_eq!(reader.u32(), Ok(0));
-        post_op(&mut reader).unwrap();
-        reader.array::<8>().unwrap();
-        while reader.bool().unwrap() {
-            let fileid = reader.u64().unwrap();
-            let name = String::from_utf8(reader.opaque(255).unwrap().to_vec()).unwrap();
-            let next = reader.u64().unwrap();
-            assert!(next > cookie);
-            cookie = next;
-            found.push((name, fileid));
-        }
-        end = reader.bool().unwrap();
-    }
-    found
-}
-
-fn names(client: &mut Client, directory: &[u8]) -> Vec<String> {
-    let listed = listed(client, directory).into_iter();
-    listed.map(|(name, _)| name).collect()
 }
 
 fn access(client: &mut Client, handle: &[u8]) -> Result<u32, u32> {
@@ -311,35 +267,11 @@ fn listings_with_attributes_give_the_handles_that_look_ups_give() {
     let (trash, _) = client.lookup(&root, b".trash").found();
     let mut seen = HashSet::new();
     for directory in [&root, &trash] {
-        let results = client.nfs(17, |w| {
-            w.opaque(directory);
-            w.u64(0);
-            w.fixed(&[0; 8]);
-            w.u32(10_000);
-            w.u32(10_000);
-        });
-        let mut reader = results.reader();
-        assert_eq!(reader.u32(), Ok(0));
-        post_op(&mut reader).unwrap();
-        reader.array::<8>().unwrap();
-        while reader.bool().unwrap() {
-            let fileid = reader.u64().unwrap();
-            let name = reader.opaque(255).unwrap().to_vec();
-            reader.u64().unwrap();
-            let attributes = post_op(&mut reader);
-            let handle = reader.option(|r| r.opaque(64)).unwrap();
-            assert_eq!(attributes.is_some(), handle.is_some());
-            if let (Some(handle), Some(attributes)) = (handle, attributes) {
-                assert_eq!(attributes.fileid, fileid);
-                let found = client.lookup(directory, &name).found();
-                assert_eq!(found, (handle.to_vec(), attributes));
-            }
+        for (name, fileid) in listed_as_looked_up(&mut client, directory) {
             if !name.starts_with(b".") || name.len() > 2 {
                 assert!(seen.insert(fileid));
             }
         }
-        assert_eq!(reader.bool(), Ok(true));
-        reader.end().unwrap();
     }
     // `.snapshot`, `.trash` and five files, each with a number of its own.
     assert_eq!(seen.len(), 7);
@@ -382,13 +314,37 @@ fn the_name_is_taken_where_the_directory_is() {
     let (own, _) = client.lookup(&root, b".trash").found();
     client.create(&own, "file");
     drop(server);
-    // An object that has the name is behind the directory of the trash.
-    let server = Running::new(fs, hidden());
+    // An object that has the name is behind the directory of the trash: the name is listed once, and names that.
+    for shown in [VirtualDirectory::Hidden, VirtualDirectory::Visible] {
+        let server = Running::new(fs.clone(), kept(shown, "/", |_| {}));
+        let mut client = server.client();
+        let (trash, attributes) = client.lookup(&root, b".trash").found();
+        assert_ne!(trash, own);
+        assert_eq!(names(&mut client, &trash), [".", ".."]);
+        let all = listed(&mut client, &root);
+        let all: Vec<_> = all.iter().filter(|(name, _)| name == ".trash").collect();
+        match shown {
+            VirtualDirectory::Visible => {
+                assert_eq!(all, [&(".trash".to_owned(), attributes.fileid)])
+            }
+            _ => assert!(all.is_empty()),
+        }
+        listed_as_looked_up(&mut client, &root);
+        for procedure in [12, 13] {
+            assert_eq!(named(&mut client, procedure, &root, b".trash"), ROFS);
+        }
+        let to = (&root[..], &b"moved"[..]);
+        assert_eq!(rename(&mut client, (&root, b".trash"), to), ROFS);
+        // Who has it open goes on.
+        assert_eq!(names(&mut client, &own), [".", "..", "file"]);
+    }
+    // Where the trash is off it is removed as any other.
+    let server = Running::new(fs, kept(VirtualDirectory::Off, "/", |_| {}));
     let mut client = server.client();
-    let (trash, _) = client.lookup(&root, b".trash").found();
-    assert_ne!(trash, own);
-    assert_eq!(names(&mut client, &trash), [".", ".."]);
-    assert_eq!(names(&mut client, &own), [".", "..", "file"]);
+    assert_eq!(client.lookup(&root, b".trash").found().0, own);
+    assert_eq!(named(&mut client, REMOVE, &own, b"file"), 0);
+    assert_eq!(named(&mut client, 13, &root, b".trash"), 0);
+    assert_eq!(client.lookup(&root, b".trash").failed().0, NOENT);
 }
 
 #[test]

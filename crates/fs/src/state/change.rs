@@ -48,8 +48,8 @@ pub(crate) struct NameChange<'a> {
     left: Vec<(&'a Arc<Node>, u64)>,
     records: Vec<(&'a Arc<Node>, InodeRecord)>,
     removed: Vec<&'a Arc<Node>>,
-    /// When the object that goes to the trash will be deleted.
-    kept_until: Option<u64>,
+    /// The object that goes to the trash and its owner, and when it will be deleted.
+    kept: Option<(Inode, u32, u64)>,
     /// Whether something leaves the trash.
     leaves_trash: bool,
     created: Option<(&'a Arc<Node>, InodeRecord)>,
@@ -107,7 +107,7 @@ impl<'a> NameChange<'a> {
             let owner = Key::TrashOwner(record.uid, node.inode);
             self.names.put(&owner, &TrashOwner);
         }
-        self.kept_until = Some(entry.until);
+        self.kept = Some((node.inode, record.uid, entry.until));
         let record = InodeRecord {
             nlink: 0,
             // A quota is of what has a name.
@@ -204,7 +204,7 @@ impl State {
     ) -> Result<Lsn, Refusal> {
         let left = self.leave_with_root(&mut change, locked);
         let payload = change.payload();
-        let (kept_until, leaves_trash) = (change.kept_until, change.leaves_trash);
+        let (kept, leaves_trash) = (change.kept, change.leaves_trash);
         let recorded = self.record(RecordKind::Metadata, &[&payload], |open, end| {
             let mut first = false;
             if let Some((node, _)) = &change.created {
@@ -235,8 +235,8 @@ impl State {
             self.catalog.apply(&change.names);
             first
         });
-        if let (Some(until), Ok(_)) = (kept_until, &recorded) {
-            self.trash.added(until);
+        if let (Some((inode, uid, until)), Ok(_)) = (kept, &recorded) {
+            self.trash.added(inode, uid, until);
         }
         if leaves_trash && recorded.is_ok() {
             self.trash.changed_now();

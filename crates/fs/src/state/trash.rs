@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_meta::record::Kind;
 use forebay_types::Inode;
-use forebay_vfs::{Credentials, Error, Result, Timestamp, permission};
+use forebay_vfs::{ClientId, Credentials, Error, Result, Timestamp, permission};
 use forebay_view::convert::owned;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -21,7 +21,9 @@ const LISTING_TIME: Duration = Duration::from_secs(60);
 /// A place in a listing of the trash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListedPlace {
-    /// The user that lists it.
+    /// The client that lists it: the listings of others begin where they say.
+    pub(crate) client: ClientId,
+    /// Its user.
     pub(crate) uid: u32,
     /// The directory of whose files it is.
     pub(crate) below: Inode,
@@ -86,8 +88,8 @@ impl Trash {
         listings.push_back((place, reached, Instant::now()));
     }
 
-    /// Where a listing goes on that has just found nothing at this place. Only the next call gets the answer: files that
-    /// come later are not missed by other listings.
+    /// Where a listing goes on that has just found nothing at this place. Only the next call of the client gets the answer, and it
+    /// lies before all files of the user that were [added](Trash::added) since: a listing that begins again misses none of them.
     pub(crate) fn go_on(&self, place: ListedPlace) -> Option<Inode> {
         let mut listings = self.listings.lock();
         let at = listings.iter().position(|(own, ..)| *own == place)?;
@@ -95,8 +97,14 @@ impl Trash {
         (when.elapsed() < LISTING_TIME).then_some(reached)
     }
 
-    /// Notes a new entry.
-    pub(crate) fn added(&self, until: u64) {
+    /// Notes that an object of this user is in the trash until then.
+    pub(crate) fn added(&self, inode: Inode, uid: u32, until: u64) {
+        for (place, reached, _) in &mut *self.listings.lock() {
+            // Root passes over files of all: it would never come to the end.
+            if place.uid == uid && uid != 0 && inode > place.after {
+                *reached = (*reached).min(Inode(inode.0 - 1));
+            }
+        }
         self.changed_now();
         self.not_before(until);
         self.added.notify_one();
@@ -142,6 +150,7 @@ mod tests {
 
     fn place(after: u64) -> ListedPlace {
         ListedPlace {
+            client: ClientId(1),
             uid: 7,
             below: Inode::ROOT,
             after: Inode(after),
@@ -156,6 +165,11 @@ mod tests {
         trash.listed_nothing(place(0), Inode(90));
         let others = ListedPlace { uid: 8, ..place(0) };
         assert_eq!(trash.go_on(others), None);
+        let elsewhere = ListedPlace {
+            client: ClientId(2),
+            ..place(0)
+        };
+        assert_eq!(trash.go_on(elsewhere), None, "another listing");
         assert_eq!(trash.go_on(place(1)), None);
         assert_eq!(trash.go_on(place(0)), Some(Inode(90)));
         assert_eq!(trash.go_on(place(0)), None);
@@ -169,6 +183,34 @@ mod tests {
         assert_eq!(trash.go_on(place(999)), Some(Inode(1004)));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_listing_goes_on_before_what_its_user_has_added_since() {
+        let trash = Trash::new(Timestamp::default());
+        for (added, goes_on) in [
+            (&[][..], 90),
+            (&[(90, 7)], 89),
+            (&[(91, 7)], 90),
+            (&[(60, 7), (40, 7), (70, 7)], 39),
+            (&[(11, 7)], 10),
+            // It is behind the client already.
+            (&[(10, 7)], 90),
+            (&[(60, 8), (70, 0)], 90),
+        ] {
+            trash.listed_nothing(place(10), Inode(90));
+            for (inode, uid) in added {
+                trash.added(Inode(*inode), *uid, 9);
+            }
+            assert_eq!(trash.go_on(place(10)), Some(Inode(goes_on)), "{added:?}");
+        }
+        let roots = ListedPlace {
+            uid: 0,
+            ..place(10)
+        };
+        trash.listed_nothing(roots, Inode(90));
+        trash.added(Inode(60), 0, 9);
+        assert_eq!(trash.go_on(roots), Some(Inode(90)));
+    }
+
     #[test]
     fn each_change_has_a_time_of_its_own() {
         let opened = Timestamp {
@@ -177,7 +219,7 @@ mod tests {
         };
         let trash = Trash::new(opened);
         assert_eq!(trash.changed(), opened);
-        trash.added(9);
+        trash.added(Inode(5), 7, 9);
         assert_eq!(
             trash.changed(),
             Timestamp {

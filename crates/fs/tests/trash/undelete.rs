@@ -1,6 +1,6 @@
 //! What comes back, and under which path.
 
-use forebay_fs::{TrashError, Wanted};
+use forebay_fs::{LimitChange, TrashError, Wanted};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Error, FileSystem, SetAttributes};
 
@@ -168,4 +168,53 @@ fn a_name_that_is_made_again_beside_the_trash_is_another_file() {
     let back = undelete(&life, "/name").unwrap();
     assert_eq!(back.len(), 1);
     assert_ne!(back[0].inode, first);
+}
+
+fn limit(life: &Life, bytes: LimitChange) {
+    life.run(|volume| async move {
+        let set = volume.set_quota(b"/top", bytes, LimitChange::Keep);
+        set.await.unwrap();
+    });
+}
+
+#[test]
+fn a_quota_stops_the_return_of_a_directory_half_way_and_the_error_says_what_is_back() {
+    let (bucket, clock) = (Bucket::new(), Still::new());
+    let life = start(&bucket, &clock, |_| {});
+    let top = life.mkdir(Inode::ROOT, b"top");
+    let sizes = [("old", 4), ("large", 80), ("small", 8)];
+    let files = sizes.map(|(name, kib)| {
+        let inode = file(&life, top, name.as_bytes(), kib);
+        remove(&life, &keeping(1), top, name.as_bytes());
+        clock.pass(1);
+        inode
+    });
+    limit(&life, LimitChange::To(40 << 10));
+    // The newest comes first.
+    let wanted = Wanted::Path(b"/top".to_vec());
+    let refused = undelete_wanted(&life, wanted.clone(), None).unwrap_err();
+    let TrashError::Partly { back: 1, why } = &refused else {
+        panic!("{refused:?}");
+    };
+    assert!(refused.to_string().contains(why), "{refused}");
+    let told = "1 objects are back; the others stay in the trash";
+    assert!(refused.to_string().starts_with(told), "{refused}");
+    // With nothing back it is the error itself.
+    let refused = undelete_wanted(&life, wanted.clone(), None);
+    assert_eq!(refused.err(), Some(TrashError::Volume(Error::Quota)));
+    // What is back is stable.
+    life.crash();
+    let life = start(&bucket, &clock, |_| {});
+    assert_eq!(life.try_lookup(top, b"small").unwrap().inode, files[2]);
+    assert_whole(&life, files[2], 8);
+    assert_eq!(count(&life), (2, 84 * KIB));
+    let mut rest = paths(&life);
+    rest.sort();
+    assert_eq!(rest, ["/top/large", "/top/old"]);
+    limit(&life, LimitChange::Unlimited);
+    let (_, done) = undelete_wanted(&life, wanted, None).unwrap();
+    assert_eq!((done.objects, done.left), (2, 0));
+    for (inode, (_, kib)) in files.into_iter().zip(sizes) {
+        assert_whole(&life, inode, kib);
+    }
 }

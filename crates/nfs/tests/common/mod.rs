@@ -8,6 +8,7 @@
 
 pub mod gated;
 mod replies;
+pub mod trees;
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use forebay_types::Inode;
 use forebay_vfs::Timestamp;
 
-/// When an object was removed, and its number.
+/// When an object was removed, and its number: the same object may come back and be removed again.
 pub(super) type Removal = (Timestamp, Inode);
 
 /// Looks several times at the same objects, and takes the newest that it has not taken before.
@@ -49,17 +49,14 @@ impl Newest {
     }
 
     /// The newest of those that were not taken before, the newest first.
-    pub(super) fn take(&mut self) -> Vec<Inode> {
+    pub(super) fn take(&mut self) -> Vec<Removal> {
         self.taken = self
             .found
             .peek()
             .map(|Reverse(oldest)| *oldest)
             .or(self.taken);
         let sorted = std::mem::take(&mut self.found).into_sorted_vec();
-        sorted
-            .into_iter()
-            .map(|Reverse((_, inode))| inode)
-            .collect()
+        sorted.into_iter().map(|Reverse(removal)| removal).collect()
     }
 
     /// Nothing else is wanted.
@@ -91,7 +88,6 @@ mod tests {
             .collect();
         let mut expected = all.clone();
         expected.sort_by_key(|removal| Reverse(*removal));
-        let expected: Vec<Inode> = expected.into_iter().map(|(_, inode)| inode).collect();
         for limit in [1, 7, 50, 99, 100, 1000] {
             let mut newest = Newest::new(limit);
             let (mut taken, mut looks) = (Vec::new(), 0);

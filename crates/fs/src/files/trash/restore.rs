@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_meta::record::{InodeRecord, Kind, TrashRecord};
 use forebay_types::{Inode, Lsn};
-use forebay_vfs::{Change, Credentials, Error, Result, permission};
+use forebay_vfs::{Change, Credentials, Error, Result, Timestamp, permission};
 use forebay_view::convert::{self, owned};
 use tokio::sync::mpsc::Sender;
 
@@ -48,6 +48,9 @@ pub(crate) struct Restored {
     pub(crate) stopped_by: Option<String>,
 }
 
+/// An object that is to be brought back, and when it was removed; `None`: whenever that was.
+type Found = (Option<Timestamp>, Inode);
+
 /// The goal of an undelete: the new path, and the receiver of restored objects.
 #[derive(Clone, Copy)]
 struct Goal<'a> {
@@ -88,7 +91,7 @@ impl Files {
         };
         let path = match wanted {
             Wanted::Id(inode) => {
-                self.undelete_these(&[*inode], goal, &mut paths, &mut restored)
+                self.undelete_these(&[(None, *inode)], goal, &mut paths, &mut restored)
                     .await?;
                 return match restored.objects {
                     0 => Err(TrashError::NoSuchId(*inode)),
@@ -127,20 +130,21 @@ impl Files {
     /// Brings back these objects, one after the other.
     async fn undelete_these(
         &self,
-        found: &[Inode],
+        found: &[Found],
         goal: Goal<'_>,
         paths: &mut Paths,
         restored: &mut Restored,
     ) -> std::result::Result<(), TrashError> {
-        for inode in found.iter().copied() {
-            match self.undelete_one(inode, goal.to, paths).await {
+        for one in found.iter().copied() {
+            match self.undelete_one(one, goal.to, paths).await {
                 Ok(Some((entry, end))) => {
                     restored.end = restored.end.max(end);
                     restored.objects += 1;
                     // The caller may be gone, or slow: nothing is locked here.
                     let _ = goal.back.send(entry).await;
                 }
-                // Its time was over, or a client has brought it back or deleted it.
+                // Its time was over, or a client has brought it back or deleted it. One that a client has removed again stays:
+                // that was after the command began, and maybe elsewhere.
                 Ok(None) => {}
                 // A directory that is not empty, or an older file of the same path.
                 Err(TrashError::Exists(_)) if !goal.is_one => restored.left += 1,
@@ -155,16 +159,21 @@ impl Files {
     }
 
     /// Brings back one object: to its place, or to the path `to`. Returns it with the path that it has now; `None` if it is not in
-    /// the trash.
+    /// the trash by the removal that was found.
     async fn undelete_one(
         &self,
-        inode: Inode,
+        (removal, inode): Found,
         to: Option<&[u8]>,
         paths: &mut Paths,
     ) -> std::result::Result<Option<(TrashEntry, Lsn)>, TrashError> {
         // For one object at a time: clients and the task that empties the trash come between.
         let _changing = self.state.trash.changing.lock().await;
-        let Some(removed) = self.in_trash(inode).await? else {
+        let removed = self.in_trash(inode).await?;
+        let is_it = |now: &Removed| {
+            let when = convert::timestamp(now.entry.removed);
+            removal.is_none_or(|removal| removal == when)
+        };
+        let Some(removed) = removed.filter(is_it) else {
             return Ok(None);
         };
         let mut entry = self.trash_entry(inode, removed, paths).await?;
@@ -181,7 +190,7 @@ impl Files {
         path: &[u8],
         newest: &mut Newest,
         paths: &mut Paths,
-    ) -> Result<Vec<Inode>> {
+    ) -> Result<Vec<Found>> {
         // The newest with just this path, and whether it is a directory.
         let mut exact: Option<(Removal, bool)> = None;
         let mut after = None;
@@ -207,13 +216,15 @@ impl Files {
                 None => break,
             }
         }
-        match exact {
-            Some(((_, file), false)) => {
+        let found = match exact {
+            Some((file, false)) => {
                 newest.no_more();
-                Ok(vec![file])
+                vec![file]
             }
-            _ => Ok(newest.take()),
-        }
+            _ => newest.take(),
+        };
+        let found = found.into_iter().map(|(when, inode)| (Some(when), inode));
+        Ok(found.collect())
     }
 
     /// Brings back one file under another path.

@@ -1,8 +1,8 @@
 //! The trash as clients see it: the files that they own, or all for root.
 //!
 //! A name has the number of its file, so a look-up reads one entry. A listing goes by numbers: through all entries for root, and
-//! through the marks under the caller's user for everyone else. What it passes over is bounded in each call
-//! ([`LOOKS`]): directories, and under the export of a directory files that were in others.
+//! through the marks under the caller's user for everyone else. What it looks at is bounded in each call
+//! ([`LOOKS`]): directories, under the export of a directory files that were in others, and the directories above all these.
 
 use std::collections::HashMap;
 
@@ -27,8 +27,12 @@ use crate::state::{ListedPlace, Locked, NameChange, Refusal};
 const STEP: usize = 1024;
 const FIRST_STEP: usize = 16;
 
-/// How many entries a call passes over before the client has to ask again.
+/// How many entries a call looks at before it answers with what it has found, or the client has to ask again.
 const LOOKS: usize = 64 * STEP;
+
+/// As how many of them a directory counts that has to be looked at to find out where an entry was. Entries are read many at a
+/// time, and directories one after the other.
+const DIRECTORY_LOOKS: usize = 64;
 
 /// How many directories are kept while entries are listed.
 const DIRECTORIES: usize = 16_384;
@@ -37,6 +41,8 @@ const DIRECTORIES: usize = 16_384;
 struct Below {
     top: Inode,
     known: HashMap<Inode, bool>,
+    /// The directories that were looked at.
+    looked: usize,
 }
 
 impl Below {
@@ -44,7 +50,13 @@ impl Below {
         Below {
             top,
             known: HashMap::new(),
+            looked: 0,
         }
+    }
+
+    /// As how many entries they count.
+    fn looks(&self) -> usize {
+        self.looked * DIRECTORY_LOOKS
     }
 }
 
@@ -112,7 +124,7 @@ impl Files {
 
     /// Whether a directory, which may be in the trash, is or was below another one, or is that.
     async fn is_below(&self, directory: Inode, below: &mut Below) -> Result<bool> {
-        let Below { top, known } = below;
+        let Below { top, known, looked } = below;
         // Everything is below it, also what was in directories that are gone.
         if *top == Inode::ROOT {
             return Ok(true);
@@ -129,6 +141,7 @@ impl Files {
                 break *is_below;
             }
             passed.push(at);
+            *looked += 1;
             match self.above(at).await? {
                 Some(above) => at = above,
                 None => break false,
@@ -187,6 +200,7 @@ impl Files {
         looks: usize,
     ) -> Result<(Vec<DirectoryEntry>, bool)> {
         let place = ListedPlace {
+            client: caller.client,
             uid: caller.uid,
             below,
             after,
@@ -195,14 +209,19 @@ impl Files {
         let mut below = Below::new(below);
         let mut found = Vec::new();
         let mut step = max.saturating_add(1).clamp(FIRST_STEP, STEP);
-        let mut looked = 0;
-        while looked < looks {
-            let step_now = step.min(looks - looked);
+        let mut entries = 0;
+        loop {
+            let step_now = step.min(looks - entries);
             let candidates = self.candidates(caller, at, step_now).await?;
-            let is_last = candidates.len() < step_now;
-            looked += candidates.len();
+            let mut is_last = candidates.len() < step_now;
             let all = self.all_in_trash(&candidates).await?;
             for inode in candidates {
+                // One is looked at in any case: the next call goes on behind it.
+                if entries + below.looks() >= looks {
+                    is_last = false;
+                    break;
+                }
+                entries += 1;
                 if let Some(removed) = all.get(&inode)
                     && self.is_shown(caller, removed, &mut below).await?
                 {
@@ -220,6 +239,9 @@ impl Files {
             }
             if is_last || !found.is_empty() {
                 return Ok((found, is_last));
+            }
+            if entries + below.looks() >= looks {
+                break;
             }
             step = STEP;
             tokio::task::yield_now().await;
