@@ -5,8 +5,9 @@
 #
 # fsx writes, maps, truncates, copies, syncs, closes and opens again at random, and compares every byte that it reads
 # with the bytes that it has written, including reads through maps. Files are small (256 KiB, for many changes of the
-# same bytes) and larger than two blocks (9 MiB). The gateway publishes every 200 ms during the operations. --long runs
-# a million operations instead of 6,000.
+# same bytes) and larger than two blocks (9 MiB). The gateway publishes every 200 ms during the operations, and snapshots
+# are made and deleted. In each that is there at the end, the files that were finished before are compared byte by byte.
+# --long runs a million operations instead of 6,000.
 #
 # Then two clients with caches of their own take turns (lib/close_to_open.py): after one has closed a file, the other
 # sees its state when it opens it, bytes and sizes with the ordinary mount options, names with actimeo=0 and
@@ -87,6 +88,26 @@ runs=()
 for ((run = 0; run < RUNS; run++)); do
     if [ $((run % 4)) -eq 3 ]; then runs+=("large:$((SEED + run))"); else runs+=("small:$((SEED + run))"); fi
 done
+# Snapshots of the finished file, and of whatever fsx is doing. Only a snapshot that the bucket has can be deleted.
+ask() { "$PROGRAM" "$@" --data-dir "$GATEWAY/data" >>"$GATEWAY/snapshots" 2>&1; }
+make_snapshots() {
+    local number last=
+    appears "$WORK/finished" "$LIMIT_S" || return 1
+    for ((number = 1; ; number++)); do
+        # All finished files are in the last one.
+        [ ! -e "$WORK/compare" ] || last=yes
+        ask snapshot create "number-$number" || return 1
+        [ "$number" -le 5 ] || { ask flush && ask snapshot delete "number-$((number - 5))"; } || return 1
+        echo "$number" >"$GATEWAY/number"
+        [ -z "$last" ] || break
+        sleep 0.5
+    done
+    ask flush && touch "$WORK/compare.done"
+}
+make_snapshots &
+SNAPSHOTS=$!
+at_exit 'end_process "$SNAPSHOTS"'
+
 began=$(seconds_now)
 if with_mount "$PORT" vers=3,tcp,hard,noacl "$LIMIT_S" \
     "$TESTS/lib/fsx-client.sh '$FSX' '$WORK' $((OPERATIONS / RUNS)) ${runs[*]}"; then
@@ -95,6 +116,13 @@ else
     fail "fsx: seeds from $SEED on"
 fi
 say "        $(seconds_since "$began") s"
+# If the client did not get there.
+touch "$WORK/finished" "$WORK/compare"
+if wait "$SNAPSHOTS"; then
+    pass "$(cat "$GATEWAY/number") snapshots were made meanwhile"
+else
+    fail "snapshots: $(tail -n 3 "$GATEWAY/snapshots")"
+fi
 
 # ---- two clients -------------------------------------------------------------------------------
 

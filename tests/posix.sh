@@ -55,6 +55,7 @@ at_exit 'end_process "$GATEWAY_PID" 20'
 # Snapshots are made and deleted meanwhile: nobody may notice.
 ask() { "$PROGRAM" "$@" --data-dir "$GATEWAY/data" >>"$GATEWAY/snapshots" 2>&1; }
 (
+    appears "$WORK/kept" && ask snapshot create kept && touch "$WORK/kept.done" || exit 1
     for ((number = 1; ; number++)); do
         sleep 0.5
         ask snapshot create "number-$number" || break
@@ -79,6 +80,7 @@ if said=$(results); then
 else
     fail "POSIX: $said"
 fi
+check "a snapshot has its file as it was before the suite" cmp "$WORK/kept" "$WORK/read-back"
 if kill "$SNAPSHOTS"; then
     wait "$SNAPSHOTS" || true
     pass "$(cat "$GATEWAY/number") snapshots were made meanwhile"

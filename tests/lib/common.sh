@@ -5,7 +5,8 @@
 # Provides: check and summary (counted results), at_exit (clean-up that also runs on failure), work_folder,
 # need_programs, free_port, wait_for_port, s3_server (MinIO or versitygw, built when missing), start_minio,
 # start_versitygw, cargo_tool, forebay_binary, crash_binary, soak_binary, bench_binary, start_gateway and stop_gateway
-# (a gateway on 127.0.0.1). Every started process is a child of the script, and its clean-up ends it.
+# (a gateway on 127.0.0.1), appears (waits for a file of a script's other half). Every started process is a child of the
+# script, and its clean-up ends it.
 
 set -euo pipefail
 
@@ -229,6 +230,18 @@ with_mount() {
     fi
     KM_EXPORT=${EXPORT:-/} KM_OPTS=$options KM_SHARE=$WORK KM_TIMEOUT=$seconds "$NFS_RUNNER" "$port" \
         "MOUNT=/mnt/nfs; export MOUNT; $command" </dev/null
+}
+
+# appears FILE [SECONDS]: waits until the other half of a script has made the file; fails after the time.
+appears() {
+    local file=$1 limit=${2:-120} tick
+    for ((tick = 0; tick < limit * 20; tick++)); do
+        # Listed, not looked up: a virtual machine may remember that there was none.
+        [ -z "$(find "$(dirname "$file")" -maxdepth 1 -name "$(basename "$file")")" ] || return 0
+        sleep 0.05
+    done
+    say "there is no $file after $limit s"
+    return 1
 }
 
 # ---- gateway -----------------------------------------------------------------------------------

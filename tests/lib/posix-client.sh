@@ -6,13 +6,24 @@
 #
 # FOLDER has posix.toml and remount.toml, gets remount.out, root.out and user.out, and must be accessible to all users.
 # posix_results.py judges the outcomes of the cases.
-set -uo pipefail
+#
+# FOLDER also gets `kept`, the content of a file, of which the other half makes a snapshot before the first case, and
+# `read-back`, what that snapshot has after the last one.
+. "$(dirname "$0")/common.sh"
+set +e
 program=$1 folder=$2
 
 # A second file system, for operations that must fail between file systems.
 other=$(mktemp -d /dev/shm/forebay-posix.XXXXXX)
-trap 'rm -rf "$other"' EXIT
+at_exit 'rm -rf "$other"'
 chmod 755 "$other" "$MOUNT"
+
+mkdir "$MOUNT/before"
+head -c 300000 /dev/urandom >"$MOUNT/before/kept"
+sync -f "$MOUNT"
+cp "$MOUNT/before/kept" "$folder/kept.part" && mv "$folder/kept.part" "$folder/kept"
+appears "$folder/kept.done"
+rm -r "$MOUNT/before"
 
 # Cases that remount read-only come first and alone: the kernel refuses that while any file is open for writing, as
 # other cases leave some for a moment.
@@ -25,4 +36,5 @@ for folder_of_user in "$MOUNT/user" "$other/user"; do
 done
 setpriv --reuid nobody --regid nogroup --clear-groups \
     "$program" -c "$folder/posix.toml" -p "$MOUNT/user" -s "$other/user" >"$folder/user.out" 2>&1
+cp "$MOUNT/.snapshot/kept/before/kept" "$folder/read-back"
 exit 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The client's half of snapshots.sh, on this machine or in a virtual one that sees its files:
 #
-#   snapshots-client.sh make|change|hidden|visible|restored|deleted|trash|trash_again FOLDER
+#   snapshots-client.sh make|change|hidden|visible|restored|open|deleted|trash|trash_again|sealed FOLDER
 #
 # with the volume mounted at $MOUNT; FOLDER is shared with the other half.
 . "$(dirname "$0")/common.sh"
@@ -99,20 +99,53 @@ both() {
     check "rights stay" refused "Read-only file system" chmod 777 "$THEN/tree/closed"
     check "no snapshot is made by mkdir" refused "" mkdir .snapshot/mine
     check "git finds the repository clean" git_is_clean "$THEN/tree/repository"
-    check "df of the snapshot shows that nothing is free" \
-        equal 0 "$(df -B1 --output=avail "$THEN" | tail -n 1 | tr -d ' ')"
+    check "df of the snapshot shows what it has, and nothing free" df_is_sane
     check "copied back it is the same" same_copy
+    check "rsync -aH copies it" copied_is_then rsync -aH "$THEN/tree" /tmp/then
+    check "tar copies it" copied_is_then packed -C "$THEN" tree
+    check "du counts in it what a copy of it has" du_is_sane
 }
 same_copy() {
     cp -a "$THEN/tree" back && same back "$FOLDER/then" && rm -r back
 }
-# copy_is_same NAME COMMAND ...: the command copies the volume to a folder, which then has the tree and no snapshot.
+# copied_is_then COMMAND ...: the command copies the tree of the snapshot to /tmp/then.
+copied_is_then() {
+    rm -rf /tmp/then && mkdir /tmp/then && "$@" && same /tmp/then/tree "$FOLDER/then" && diff -r --no-dereference "$THEN/tree/tests" /tmp/then/tree/tests
+}
+packed() { tar --format=posix -cf - "$@" | tar -xf - -C /tmp/then; }
+# bytes TREE ...: of all files, one with several names once.
+bytes() { find "$@" -type f -print0 | du --files0-from=- --apparent-size -cB1 | tail -n 1 | cut -f1; }
+# A file and what it was are two files, each of which counts.
+du_is_sane() {
+    equal "$(bytes "$THEN/tree")" "$(bytes /tmp/then/tree)" &&
+        equal "$(bytes "$THEN/tree" tree)" $(($(bytes "$THEN/tree") + $(bytes tree)))
+}
+df_is_sane() {
+    local size used avail files files_used files_free has
+    read -r size used avail files files_used files_free < <(df -B1 --output=size,used,avail,itotal,iused,iavail "$THEN" | tail -n 1)
+    equal "0 0" "$avail $files_free" && equal "$size $files" "$used $files_used" && equal "$used" "$(bytes "$THEN")" || return 1
+    has=$(find "$THEN" -printf '%i\n' | sort -u | wc -l)
+    equal "$files_used" "$has"
+}
+# Of `.snapshot` a copy of the volume alone has nothing; where listings show it, the names of snapshots.
+SHOWN=
+# copy_is_same NAME COMMAND ...: the command copies the volume to a folder, which then has the tree, and nothing of snapshots.
 copy_is_same() {
     local to=$1
     shift
-    rm -rf "$to" && mkdir "$to" && "$@" && same "$to/tree" "$FOLDER/now" && nothing_at "$to/.snapshot" && rm -r "$to"
+    rm -rf "$to" && mkdir "$to" && "$@" && same "$to/tree" "$FOLDER/now" && nothing_of_snapshots "$to" && rm -r "$to"
 }
-tarred() { tar --format=posix --one-file-system -cf - --exclude='./.snapshot' . | tar -xf - -C "$1"; }
+nothing_of_snapshots() {
+    local there
+    there=$(cd "$1" && find . -path "./.snapshot$SHOWN")
+    [ -z "$there" ] || { say "$there"; return 1; }
+}
+# copy_has_both COMMAND ...: the command copies the volume with its snapshots to /tmp/copy.
+copy_has_both() {
+    rm -rf /tmp/copy && mkdir /tmp/copy && "$@" && same /tmp/copy/tree "$FOLDER/now" && same "/tmp/copy/$THEN/tree" "$FOLDER/then" &&
+        same /tmp/copy/.snapshot/later/tree "$FOLDER/now" && nothing_at "/tmp/copy/$THEN/.snapshot" && rm -r /tmp/copy
+}
+tarred() { tar --format=posix "$@" -cf - . | tar -xf - -C /tmp/copy; }
 
 hidden() {
     check "no listing shows the snapshots" without '\.snapshot' ls -a .
@@ -127,13 +160,16 @@ hidden() {
 }
 
 visible() {
+    SHOWN='/*/*'
     check "the listing of the export shows the snapshots" grep -qx .snapshot <(ls -a .)
     check "no other listing does" without '\.snapshot' ls -a tree
     check "find sees no loop" without "File system loop" find .
     check "find -xdev does not enter a snapshot" without "$THEN/" find . -xdev
     check "du -x does not count snapshots" equal "$(kib -x .)" "$(kib --exclude=.snapshot .)"
-    check "rsync -aHx copies no snapshot" copy_is_same /tmp/copy rsync -aHx --exclude=/.snapshot ./ /tmp/copy
-    check "tar --one-file-system copies no snapshot" copy_is_same /tmp/copy tarred /tmp/copy
+    check "rsync -aHx copies no snapshot" copy_is_same /tmp/copy rsync -aHx ./ /tmp/copy
+    check "cp -ax copies no snapshot" copy_is_same /tmp/copy cp -ax . /tmp/copy
+    check "tar --one-file-system copies no snapshot" copy_is_same /tmp/copy tarred --one-file-system
+    check "cp -a copies the tree and each snapshot, none twice" copy_has_both cp -a . /tmp/copy
     both
 }
 
@@ -144,6 +180,50 @@ restored() {
         differ "$(number back/large)" "$(number "$THEN/tree/large")"
     check "a file was restored in place of another" cmp late/large "$THEN/tree/large"
     check "the other one is beside it" cmp late/large.before-restore tree/large
+}
+
+# step FILE: the other half takes its turn.
+step() { touch "$FOLDER/$1" && appears "$FOLDER/$1.done"; }
+# What this machine has read is read again from the gateway.
+forget() { sync && echo 3 >/proc/sys/vm/drop_caches; }
+# A megabyte of the open file, from where it was read to.
+megabyte() { dd bs=1000000 count=1 iflag=fullblock status=none <&3; }
+next_is() { megabyte | cmp - <(tail -c "+$1" /tmp/large | head -c 1000000); }
+no_byte() { [ ! -s /tmp/stale ]; }
+
+open() {
+    cp "$THEN/tree/large" /tmp/large
+    check "a file is copied" grep -q "$(sha256sum </tmp/large | cut -d ' ' -f 1)  ./large" "$FOLDER/then"
+    exec 3<"$THEN/tree/large" 4<"$THEN/tree" 5<tree/large
+    check "the beginning of an open file" next_is 1
+    check "the gateway is restarted" step opened
+    forget
+    check "the file is readable over a restart" next_is 1000001
+    check "the snapshot is deleted" step read
+    forget
+    check "the file is stale without its snapshot" refused "Stale file handle" megabyte
+    megabyte >/tmp/stale 2>/dev/null
+    check "no byte comes" no_byte
+    check "so is the directory" refused "Stale file handle" ls /proc/self/fd/4/
+    check "a file of the volume that is open goes on" cmp tree/large - <&5
+    exec 3<&- 4<&- 5<&-
+}
+
+sealed() {
+    SHOWN='/*/*'
+    make
+    check "a snapshot is made, and the gateway restarted" step made
+    forget
+    change
+    check "another snapshot is made" step changed
+    check "the snapshot has the tree as it was" same "$THEN/tree" "$FOLDER/then"
+    check "the other one has it as it is" same ".snapshot/later/tree" "$FOLDER/now"
+    check "the volume has it as it is" same tree "$FOLDER/now"
+    check "rsync -aHx copies no snapshot" copy_is_same /tmp/copy rsync -aHx ./ /tmp/copy
+    check "cp -a copies the tree and each snapshot, none twice" copy_has_both cp -a . /tmp/copy
+    check "df of the snapshot shows what it has, and nothing free" df_is_sane
+    check "rsync -aH copies it" copied_is_then rsync -aH "$THEN/tree" /tmp/then
+    check "nothing can be made in it" refused "Read-only file system" touch "$THEN/new"
 }
 
 deleted() {
