@@ -47,8 +47,11 @@ fn a_gateway_that_nobody_asks_sees_that_its_bucket_is_back() {
     gateway.client().put("file", &[7; 1000]);
     gateway.stop_cleanly();
     let gateway = place.serve_with("data", &[ADMIN]);
+    let mut client = gateway.client();
+    let root = client.mount();
+    let file = client.lookup(&root, b"file").unwrap();
     let away = Away::take(&place);
-    Client::is_put_off(gateway.port(), "file");
+    Client::is_put_off(gateway.port(), &file);
     let trouble = || Scrape::of(&gateway).value("store_trouble_seconds");
     assert!(trouble() > 0.0);
     away.bring_back();

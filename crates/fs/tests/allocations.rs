@@ -15,7 +15,7 @@ use std::time::Duration;
 use forebay_fs::{CommitMode, FsConfig, Volume};
 use forebay_object::StoreOptions;
 use forebay_types::Inode;
-use forebay_vfs::{CreateMode, Credentials, FileSystem, NewNode, SetAttributes, Stability};
+use forebay_vfs::{CreateMode, Credentials, Error, FileSystem, NewNode, SetAttributes, Stability};
 use tokio::runtime::{Builder, Runtime};
 
 struct Counting;
@@ -271,50 +271,62 @@ async fn memory_of_names(made: Made, set: impl FnOnce(&mut FsConfig)) -> usize {
 
 /// Makes objects with these numbers; returns the last one that remains.
 async fn make(volume: &Volume, made: Made, linked: Inode, numbers: std::ops::Range<u64>) -> Inode {
+    let mut last = linked;
+    for number in numbers {
+        let new = loop {
+            match make_one(volume, made, linked, number).await {
+                // The bucket is too slow for a second: clients repeat the call.
+                Err(Error::Delay) => {}
+                new => break new.unwrap(),
+            }
+        };
+        last = new.unwrap_or(last);
+    }
+    last
+}
+
+/// Makes one object; returns it if it remains.
+async fn make_one(
+    volume: &Volume,
+    made: Made,
+    linked: Inode,
+    number: u64,
+) -> Result<Option<Inode>, Error> {
     let caller = Credentials::default();
     let root = Inode::ROOT;
     let attributes = SetAttributes::default();
     let mode = CreateMode::Unchecked(attributes);
-    let mut last = linked;
-    for number in numbers {
-        let name = format!("a file with the number {number}").into_bytes();
-        let long = long(number);
-        let new = match made {
-            Made::Files => Some(volume.create(&caller, root, &name, &mode).await),
-            Made::LongNames => Some(volume.create(&caller, root, &long, &mode).await),
-            Made::Directories => {
-                let made = volume.make(&caller, root, &name, NewNode::Directory, &attributes);
-                Some(made.await)
-            }
-            Made::Symlinks => {
-                let path = NewNode::Symlink(&[b'p'; 4096]);
-                Some(volume.make(&caller, root, &name, path, &attributes).await)
-            }
-            Made::Links => {
-                volume.link(&caller, linked, root, &long).await.unwrap();
-                None
-            }
-            Made::Passing => {
-                let file = volume.create(&caller, root, &name, &mode).await.unwrap();
-                let set = SetAttributes {
-                    mode: Some(0o600),
-                    ..attributes
-                };
-                let inode = file.attributes.inode;
-                volume.setattr(&caller, inode, &set, None).await.unwrap();
-                volume
-                    .rename(&caller, (root, &name), (root, &long))
-                    .await
-                    .unwrap();
-                volume.remove(&caller, root, &long).await.unwrap();
-                None
-            }
-        };
-        if let Some(new) = new {
-            last = new.unwrap().attributes.inode;
+    let name = format!("a file with the number {number}").into_bytes();
+    let long = long(number);
+    let new = match made {
+        Made::Files => volume.create(&caller, root, &name, &mode).await?,
+        Made::LongNames => volume.create(&caller, root, &long, &mode).await?,
+        Made::Directories => {
+            let made = volume.make(&caller, root, &name, NewNode::Directory, &attributes);
+            made.await?
         }
-    }
-    last
+        Made::Symlinks => {
+            let path = NewNode::Symlink(&[b'p'; 4096]);
+            volume.make(&caller, root, &name, path, &attributes).await?
+        }
+        Made::Links => {
+            volume.link(&caller, linked, root, &long).await?;
+            return Ok(None);
+        }
+        Made::Passing => {
+            let file = volume.create(&caller, root, &name, &mode).await?;
+            let set = SetAttributes {
+                mode: Some(0o600),
+                ..attributes
+            };
+            let inode = file.attributes.inode;
+            volume.setattr(&caller, inode, &set, None).await?;
+            volume.rename(&caller, (root, &name), (root, &long)).await?;
+            volume.remove(&caller, root, &long).await?;
+            return Ok(None);
+        }
+    };
+    Ok(Some(new.attributes.inode))
 }
 
 fn are_within_their_memory(made: Made) {
