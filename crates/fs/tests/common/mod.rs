@@ -227,8 +227,17 @@ impl Bucket {
     }
 
     pub fn start_with(&self, config: FsConfig) -> Life {
-        self.try_start_with(config)
-            .unwrap_or_else(|error| panic!("{error}"))
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let error = match self.try_start_with(config.clone()) {
+                Ok(life) => return life,
+                Err(error) => error.to_string(),
+            };
+            // A child process that another test is about to start has the locks of this one's files until it runs its program.
+            let is_inherited = error.contains("in use by another process");
+            assert!(is_inherited && Instant::now() < deadline, "{error}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Starts a gateway, or returns the reason why it does not start.
