@@ -267,7 +267,7 @@ fn a_restore_goes_on_without_a_killed_gateway_and_without_its_log_if_that_is_ord
     works(gateway.ask(&["snapshot", "create", "monday"]));
     client.put("file", &bytes(2));
     gateway.flush();
-    client.put("lost", &bytes(3));
+    client.put("logged alone", &bytes(3));
     gateway.kill();
     // Each order is for one of the two.
     let restore = |more: &[&str]| {
@@ -290,7 +290,7 @@ fn a_restore_goes_on_without_a_killed_gateway_and_without_its_log_if_that_is_ord
     gateway.says("is archived");
     let mut client = gateway.client();
     assert!(client.get("file").unwrap() == bytes(1));
-    assert!(client.get("lost").is_err());
+    assert!(client.get("logged alone").is_err());
     let before = before(&gateway);
     gateway.stop_cleanly();
     works(volumes.run("source", &["restore", "--volume", &before]));
@@ -298,11 +298,11 @@ fn a_restore_goes_on_without_a_killed_gateway_and_without_its_log_if_that_is_ord
     let mut client = gateway.client();
     // What the log alone had is not in the snapshot of the state before.
     assert!(client.get("file").unwrap() == bytes(2));
-    assert!(client.get("lost").is_err());
+    assert!(client.get("logged alone").is_err());
     gateway.stop_cleanly();
     // It is in the log that was archived.
     let archived = works(volumes.run("source", &["log", "list"]));
-    assert!(archived.contains("lost"), "{archived}");
+    assert!(archived.contains("logged alone"), "{archived}");
     volumes.is_sound("source");
 }
 
