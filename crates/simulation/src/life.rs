@@ -223,6 +223,10 @@ impl Gateway<'_> {
                     staged: &self.calls.staged(),
                 };
                 let operation = draft.resolve(self.history.newest(), hidden, serial);
+                if self.calls.takes_target(&operation) {
+                    self.poll_calls()?;
+                    return self.notice();
+                }
                 self.begin(operation)?;
             }
             Action::Run(turns) => {

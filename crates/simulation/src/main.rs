@@ -17,6 +17,7 @@ simulate: stops a simulated world at every I/O step, and checks the recovery fro
   --threads N       default 2
   --mode MODE       remaining state: same (machine), power (cut), elsewhere, all (default)
   --faults on|off   faults of store and disk, takeovers, clients that give up (default: on)
+  --clones on|off   clones, and restores of the whole volume, between lives (default: off)
   --steps N,N,...   only these actions of the plan of --seed; prints the actions
   --shrink on|off   whether to reduce a failing plan to the actions that matter (default: on)
   --trace           prints the actions in the run of --seed";
@@ -38,7 +39,10 @@ fn parse() -> Result<Option<Arguments>, String> {
         time: None,
         threads: 2,
         scope: Scope::default(),
-        perils: Perils { faults: true },
+        perils: Perils {
+            faults: true,
+            clones: false,
+        },
     };
     let (mut steps, mut trace, mut shrink) = (None, false, true);
     let mut arguments = std::env::args().skip(1);
@@ -81,6 +85,7 @@ fn parse() -> Result<Option<Arguments>, String> {
                 }
             }
             "--faults" => suite.perils.faults = on(&name, &value)?,
+            "--clones" => suite.perils.clones = on(&name, &value)?,
             "--shrink" => shrink = on(&name, &value)?,
             "--steps" => {
                 let numbers = value.split(',').map(|number| number.trim().parse::<u32>());
@@ -192,8 +197,9 @@ fn explain(suite: &Suite, failure: Failure) {
         .collect();
     println!("\n{failure}\n");
     let faults = if suite.perils.faults { "on" } else { "off" };
+    let clones = if suite.perils.clones { "on" } else { "off" };
     println!(
-        "repeat it with: simulate --seed {} --faults {faults} --steps {}\n",
+        "repeat it with: simulate --seed {} --faults {faults} --clones {clones} --steps {}\n",
         failure.seed,
         steps.join(",")
     );

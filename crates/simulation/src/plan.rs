@@ -119,6 +119,8 @@ pub struct Plan {
 pub struct Perils {
     /// Faults of store and disk, takeovers, clients that give up.
     pub faults: bool,
+    /// Between lives the volume is cloned, and goes back to snapshots.
+    pub clones: bool,
 }
 
 impl Plan {
@@ -141,7 +143,11 @@ impl Plan {
             },
         };
         let mut operator = Random::of(seed, 6);
-        let kind = operator.below(6);
+        let kind = match perils.clones {
+            true => operator.below(6),
+            // Nothing is done with it.
+            false => 6,
+        };
         let mut actions = Vec::new();
         for life in 0..3 + random.below(3) {
             let with_faults = perils.faults && random.percent(if life == 0 { 30 } else { 60 });
@@ -299,8 +305,12 @@ mod tests {
 
     #[test]
     fn a_seed_has_one_plan_and_a_part_of_it_keeps_the_numbers() {
-        let plan = Plan::of(7, Perils { faults: true });
-        assert_eq!(plan, Plan::of(7, Perils { faults: true }));
+        let perils = Perils {
+            faults: true,
+            clones: true,
+        };
+        let plan = Plan::of(7, perils);
+        assert_eq!(plan, Plan::of(7, perils));
         let part = plan.only(&[3, 5]);
         assert_eq!(
             part.actions,

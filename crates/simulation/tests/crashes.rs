@@ -20,7 +20,10 @@ fn try_states(faults: bool, share: u64) {
         time: None,
         threads: 1,
         scope: Scope::default(),
-        perils: Perils { faults },
+        perils: Perils {
+            faults,
+            clones: false,
+        },
     };
     let outcome = suite.run();
     // For a reader of the test's output.
@@ -55,7 +58,11 @@ fn nothing_acknowledged_is_lost_when_store_and_disk_fail_as_well() {
 #[test]
 fn the_same_seed_is_the_same_run() {
     for seed in 0..3 {
-        let plan = Plan::of(seed, Perils { faults: true });
+        let perils = Perils {
+            faults: true,
+            clones: true,
+        };
+        let plan = Plan::of(seed, perils);
         let [first, second] = [(); 2].map(|()| {
             let mut trace = Trace::kept();
             let totals = run(&plan, &Scope::default(), &mut trace);

@@ -69,6 +69,21 @@ impl Calls {
         restoring.flat_map(Restoring::staged).collect()
     }
 
+    /// Whether an operation takes away a name as that of a restore that runs has.
+    pub(super) fn takes_target(&self, operation: &Operation) -> bool {
+        let (Operation::Remove { name, .. }
+        | Operation::Rmdir { name, .. }
+        | Operation::Rename { old: name, .. }) = operation
+        else {
+            return false;
+        };
+        let mut restoring = self
+            .running
+            .iter()
+            .filter_map(|call| call.restoring.as_ref());
+        restoring.any(|one| one.name() == name)
+    }
+
     pub(super) fn drop_all(&mut self) {
         self.running.clear();
     }

@@ -57,6 +57,11 @@ impl Restoring {
         })
     }
 
+    /// The name that the restored object gets.
+    pub(super) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
     /// The objects that it has made, until they have their place.
     pub(super) fn staged(&self) -> impl Iterator<Item = u64> {
         let made = self.made.values().copied();
