@@ -7,7 +7,10 @@ use std::time::Duration;
 use forebay_fs::{Closed, FsConfig, LogConfig, Volume};
 use forebay_object::{CountingStore, RetrySettings, Store};
 use forebay_types::Inode;
-use forebay_vfs::{CreateMode, Credentials, FileSystem, SetAttributes, Snapshots, Stability};
+use forebay_vfs::{
+    CreateMode, Credentials, FileSystem, NewNode, SetAttributes, Snapshots, Stability,
+};
+use futures_util::StreamExt;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
@@ -85,75 +88,99 @@ async fn a_stop_on_a_store_that_is_far_away_leaves_the_volume_to_others() {
     opened.unwrap().close(Duration::from_secs(30)).await;
 }
 
-/// How many depends on the tables that publications and merges have left when the snapshot was made.
-#[tokio::test(start_paused = true)]
-#[ignore = "a measurement"]
-async fn measured_round_trips_into_a_snapshot() {
-    let (store, counts) = far_away(TICK);
-    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let made = Volume::format_and_open(&store, config(one.path())).await;
-    let volume = made.unwrap();
-    let caller = Credentials::ROOT;
-    let mode = CreateMode::Unchecked(SetAttributes::default());
-    let made = volume.create(&caller, Inode::ROOT, b"file", &mode);
-    let file = made.await.unwrap().attributes.inode;
-    // Enough metadata that opening a volume does not read all of them.
-    for number in 0..400 {
-        let name = format!("{number:0200}");
-        let made = volume.create(&caller, Inode::ROOT, name.as_bytes(), &mode);
-        made.await.unwrap();
-    }
-    let bytes = [7; 100_000];
-    let written = volume.write(&caller, file, 0, &bytes, Stability::Unstable);
-    written.await.unwrap();
-    volume.flush().await.unwrap();
-    let (_, without, without_requests) = cost(&counts, async {
-        let set = SetAttributes::default();
-        let changed = volume.setattr(&caller, file, &set, None).await;
-        changed.unwrap();
-        volume.flush().await.unwrap();
-    })
-    .await;
-    let (_, with, with_requests) = cost(&counts, async {
+/// A volume whose metadata are in some tables, and a snapshot of it.
+struct Past {
+    store: Store,
+    counts: Arc<CountingStore>,
+}
+
+static CONTENT: [u8; 100_000] = [7; 100_000];
+
+impl Past {
+    /// Publishes some times, and each time some files, so that blocks of metadata are not all in one place.
+    async fn new(publications: u64) -> Past {
+        let (store, counts) = far_away(TICK);
+        let folder = tempfile::tempdir().unwrap();
+        let made = Volume::format_and_open(&store, config(folder.path())).await;
+        let volume = made.unwrap();
+        let caller = Credentials::ROOT;
+        let (set, kind) = (SetAttributes::default(), NewNode::Directory);
+        let made = volume.make(&caller, Inode::ROOT, b"directory", kind, &set);
+        let directory = made.await.unwrap().attributes.inode;
+        let mode = CreateMode::Unchecked(set);
+        let made = volume.create(&caller, directory, b"file", &mode);
+        let file = made.await.unwrap().attributes.inode;
+        let written = volume.write(&caller, file, 0, &CONTENT, Stability::Unstable);
+        written.await.unwrap();
+        for round in 0..publications {
+            for number in 0..400 / publications {
+                for above in [Inode::ROOT, directory] {
+                    let name = format!("{round:0100}{number:0100}");
+                    let made = volume.create(&caller, above, name.as_bytes(), &mode);
+                    made.await.unwrap();
+                }
+            }
+            volume.flush().await.unwrap();
+        }
         volume.make_snapshot("then", "a test").await.unwrap();
         volume.flush().await.unwrap();
-    })
-    .await;
-    volume.close(Duration::from_secs(30)).await;
-    drop(volume);
+        volume.close(Duration::from_secs(30)).await;
+        Past { store, counts }
+    }
 
-    let volume = Volume::open(&store, config(other.path())).await.unwrap();
-    let read = async |volume: &Volume| {
-        let found = volume.lookup(&caller, Inode::ROOT, b"file").await.unwrap();
-        let read = volume.read(&caller, found.inode, 0, 100).await.unwrap();
-        let found: Vec<u8> = read.data.iter().flat_map(|piece| piece.to_vec()).collect();
-        assert_eq!(found, bytes[..100]);
-    };
-    let (_, live, live_requests) = cost(&counts, read(&volume)).await;
-    volume.close(Duration::from_secs(30)).await;
-    drop(volume);
+    /// The tables of its metadata in the store.
+    async fn tables(&self) -> usize {
+        let all: Vec<_> = self
+            .store
+            .store
+            .list(Some(&self.store.root))
+            .collect()
+            .await;
+        let paths = all.into_iter().map(|found| found.unwrap().location);
+        paths.filter(|path| path.as_ref().ends_with(".sst")).count()
+    }
 
-    // Cold again.
-    let volume = Volume::open(&store, config(one.path())).await.unwrap();
-    let id = volume.snapshot_named(b"then").unwrap();
-    // What the LOOKUP of the snapshot's name and of the file's name do.
-    let ((image, found), names, _) = cost(&counts, async {
-        let image = volume.snapshot(id).await.unwrap();
-        let found = image.lookup(&caller, Inode::ROOT, b"file").await.unwrap();
-        (image, found.inode)
-    })
-    .await;
-    let (_, past, past_requests) = cost(&counts, async {
-        let read = image.read(&caller, found, 0, 100).await.unwrap();
-        let found: Vec<u8> = read.data.iter().flat_map(|piece| piece.to_vec()).collect();
-        assert_eq!(found, bytes[..100]);
-    })
-    .await;
-    volume.close(Duration::from_secs(30)).await;
-    eprintln!("a publication: {without} round trips, {without_requests} requests");
-    eprintln!("with a snapshot: {with} round trips, {with_requests} requests");
-    eprintln!("live: {live} round trips, {live_requests} requests");
-    eprintln!(
-        "in a snapshot: {names} round trips for the names, then {past}, {past_requests} requests"
-    );
+    /// Opens it with nothing in memory.
+    async fn cold(&self) -> (Volume, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = Volume::open(&self.store, config(folder.path())).await;
+        (opened.unwrap(), folder)
+    }
+}
+
+/// Looks `directory/file` up and reads it, as a client does.
+async fn read(fs: &impl FileSystem) {
+    let caller = Credentials::ROOT;
+    let directory = fs.lookup(&caller, Inode::ROOT, b"directory").await.unwrap();
+    let file = fs.lookup(&caller, directory.inode, b"file").await.unwrap();
+    let read = fs.read(&caller, file.inode, 0, 100).await.unwrap();
+    let found: Vec<u8> = read.data.iter().flat_map(|piece| piece.to_vec()).collect();
+    assert_eq!(found, CONTENT[..100]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_in_a_snapshot_is_at_most_two_round_trips_farther_than_the_file_itself() {
+    // Merges begin at twelve tables: none is under way, and none ends between the two looks.
+    for (publications, least) in [(1, 3), (6, 8), (16, 5), (28, 5)] {
+        let past = Past::new(publications).await;
+        let tables = past.tables().await;
+        assert!(tables >= least, "{tables} tables");
+        let (volume, _folder) = past.cold().await;
+        let (_, live, live_requests) = cost(&past.counts, read(&volume)).await;
+        volume.close(Duration::from_secs(30)).await;
+        let (volume, _folder) = past.cold().await;
+        let id = volume.snapshot_named(b"then").unwrap();
+        let entered = async {
+            let image = volume.snapshot(id).await.unwrap();
+            // As the look-up of `.snapshot/then` does.
+            image.getattr(Inode::ROOT).await.unwrap();
+            read(&*image).await;
+        };
+        let (_, then, then_requests) = cost(&past.counts, entered).await;
+        volume.close(Duration::from_secs(30)).await;
+        eprintln!(
+            "{tables} tables: {live} round trips and {live_requests} requests, in the snapshot {then} and {then_requests}"
+        );
+        assert!(then <= live + 2, "{tables}: {then} and {live} round trips");
+    }
 }

@@ -47,6 +47,7 @@ mod barrier;
 mod checksummed;
 mod clock;
 mod collector;
+mod first_looks;
 mod housekeeping;
 mod kept;
 mod neighbours;
@@ -227,7 +228,8 @@ impl SlateStore {
             Some(cache) => builder.with_db_cache(cache.clone(), CACHE_SCOPE),
         };
         let db = within(settings.timeout, builder.build()).await?;
-        let kept = Kept::new(store.clone(), path.clone(), settings.timeout, cache);
+        let cache = cache.map(|cache| (cache, settings.cache_bytes));
+        let kept = Kept::of_open_store(store.clone(), path.clone(), settings.timeout, cache);
         clock.follow(&db);
         let changed = Arc::new(Notify::new());
         let housekeeper = Housekeeper::start(

@@ -78,9 +78,9 @@ async fn undelete_goes_on_when_its_client_leaves_half_way_or_takes_nothing() {
 async fn a_client_that_is_slow_gets_every_part_of_an_undelete() {
     let folder = tempfile::tempdir().unwrap();
     let (fake, running, mut stream) = much_comes_back(folder.path(), 6).await;
-    let (mut all, mut some) = (Vec::new(), vec![0; 10_000]);
+    let (mut all, mut some) = (Vec::new(), vec![0; 100_000]);
     loop {
-        // One small piece for each answer that another client gets.
+        // A piece for each answer that another client gets.
         status(folder.path()).await.unwrap();
         match stream.read(&mut some).await.unwrap() {
             0 => break,

@@ -18,6 +18,9 @@ use super::reader::SlateReader;
 use super::within;
 use crate::error::StoreError;
 
+/// The part of the cache that one first look may take, as a divisor.
+const FIRST_LOOK_PART: u64 = 4;
+
 /// The kept states of one store.
 pub(super) struct Kept {
     /// Through which tables and manifests are read.
@@ -26,6 +29,8 @@ pub(super) struct Kept {
     timeout: Duration,
     /// The cache of the open store: a kept state has many tables in common with it.
     cache: Option<Arc<dyn DbCache>>,
+    /// Bytes of the cache for the first look of clients into a kept state.
+    room: u64,
     /// The name of the last attempt to keep a state, while its outcome is unknown.
     in_doubt: Mutex<Option<String>>,
     /// The manifests of the states that were kept since the store was opened, and `None` for those that were released.
@@ -44,8 +49,23 @@ impl Kept {
             path,
             timeout,
             cache,
+            room: 0,
             in_doubt: Mutex::default(),
             changed: Mutex::default(),
+        }
+    }
+
+    /// The same beside an open store with this cache and its size in bytes: clients wait for what is read.
+    pub(super) fn of_open_store(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        timeout: Duration,
+        cache: Option<(Arc<dyn DbCache>, u64)>,
+    ) -> Kept {
+        let (cache, bytes) = cache.unzip();
+        Kept {
+            room: bytes.unwrap_or(0) / FIRST_LOOK_PART,
+            ..Kept::new(store, path, timeout, cache)
         }
     }
 
@@ -125,7 +145,11 @@ impl Kept {
         name: &str,
     ) -> Result<Option<SlateReader>, StoreError> {
         let manifest = self.manifest_of(db, name).await?;
-        self.open_at(manifest).await
+        let opened = self.open_at(manifest).await?;
+        Ok(opened.map(|reader| match self.room {
+            0 => reader,
+            room => reader.with_first_looks(room),
+        }))
     }
 
     /// The same without an open store.

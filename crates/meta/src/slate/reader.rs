@@ -14,6 +14,7 @@ use slatedb::db_cache::{DbCache, SplitCache};
 use slatedb::manifest::SsTableHandle;
 use slatedb::{DbReader, DbReaderBuilder, DbReaderMode};
 
+use super::first_looks::FirstLooks;
 use super::kept::Kept;
 use super::pin::Pin;
 use super::still::StillStore;
@@ -44,6 +45,8 @@ pub struct SlateReader {
     pub(super) path: Path,
     pub(super) timeout: Duration,
     pin: Option<Pin>,
+    /// For readers that someone waits for.
+    first_looks: Option<FirstLooks>,
 }
 
 impl SlateReader {
@@ -101,7 +104,18 @@ impl SlateReader {
             path,
             timeout,
             pin: None,
+            first_looks: None,
         })
+    }
+
+    /// Looks into all tables that may have a key at the same time, when a key is asked for: fewer round trips for more requests.
+    /// It must have a cache, which has `room` for the bytes that are read for one key.
+    pub(super) fn with_first_looks(self, room: u64) -> SlateReader {
+        let first_looks = FirstLooks::new(&self.reader.manifest(), room);
+        SlateReader {
+            first_looks: Some(first_looks),
+            ..self
+        }
     }
 
     /// Opens the state that a gateway [keeps](MetaStore::keep) under `name`; `None` if there is none. It writes no object.
@@ -166,6 +180,7 @@ impl SlateReader {
                 path,
                 timeout,
                 pin: Some(pin),
+                first_looks: None,
             }),
             Err(error) => {
                 pin.release().await;
@@ -221,6 +236,10 @@ impl SlateReader {
             return Ok(Vec::new());
         }
         let scan = || async {
+            if let Some(looks) = &self.first_looks {
+                let (first, end) = (&range.start, &range.end);
+                looks.before_scan(&self.reader, first, end).await;
+            }
             let (mut found, mut taken) = (Vec::new(), 0);
             let mut rest = self
                 .reader
@@ -285,7 +304,13 @@ async fn has_no_manifest(store: &dyn ObjectStore, path: &Path, timeout: Duration
 #[async_trait]
 impl MetaStore for SlateReader {
     async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        read_again(self.timeout, || self.reader.get(key)).await
+        let get = || async {
+            if let Some(looks) = &self.first_looks {
+                looks.before_key(&self.reader, key).await;
+            }
+            self.reader.get(key).await
+        };
+        read_again(self.timeout, get).await
     }
 
     async fn scan(

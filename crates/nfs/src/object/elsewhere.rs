@@ -4,11 +4,23 @@ use bytes::Bytes;
 use forebay_types::SnapshotId;
 use forebay_vfs::{
     Access, Attributes, Credentials, Error, FileKind, FileSystem, ReadReply, Result, Statistics,
-    Trees,
+    Timestamp, Trees,
 };
 
 use super::{CHANGING, Object};
 use crate::handle::Tree;
+
+/// The attributes of a directory that the file system does not have, in a directory with these. `changed` is when its names did.
+pub(super) fn own_directory(directory: Attributes, changed: Timestamp) -> Attributes {
+    Attributes {
+        nlink: 2,
+        size: 0,
+        used: 0,
+        mtime: changed,
+        ctime: changed.max(directory.ctime),
+        ..directory
+    }
+}
 
 impl<F: Trees> Object<'_, F> {
     /// The outcome of reading a snapshot. One that was deleted meanwhile cannot be read any more.
@@ -21,29 +33,26 @@ impl<F: Trees> Object<'_, F> {
 
     /// The attributes of `.snapshot`: those of its directory, without rights to write.
     pub(super) fn list(self, directory: Attributes) -> Attributes {
-        let changed = self.fs.snapshots_changed();
         Attributes {
             mode: directory.mode & !0o222,
-            nlink: 2,
-            size: 0,
-            used: 0,
-            mtime: changed,
-            ctime: changed.max(directory.ctime),
-            ..directory
+            ..own_directory(directory, self.fs.snapshots_changed())
+        }
+    }
+
+    /// The attributes of the directory above one that the file system does not have.
+    pub(super) async fn directory_above(self) -> Result<Attributes> {
+        let directory = self.fs.getattr(self.inode).await?;
+        match directory.kind {
+            FileKind::Directory => Ok(directory),
+            _ => Err(Error::Stale),
         }
     }
 
     pub(super) async fn getattr_elsewhere(self) -> Result<Attributes> {
         match self.tree {
             Tree::Live => self.fs.getattr(self.inode).await,
-            Tree::List => {
-                let directory = self.fs.getattr(self.inode).await?;
-                match directory.kind {
-                    FileKind::Directory => Ok(self.list(directory)),
-                    _ => Err(Error::Stale),
-                }
-            }
-            Tree::Trash(_) => self.trash_attributes().await,
+            Tree::List => Ok(self.list(self.directory_above().await?)),
+            Tree::Trash(_) => Ok(self.trash(self.directory_above().await?)),
             Tree::Removed => self.fs.getattr_removed(self.inode).await,
             Tree::Snapshot(id) => {
                 let image = self.fs.snapshot(id).await?;

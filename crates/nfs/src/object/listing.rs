@@ -23,6 +23,8 @@ pub(super) const DOT_DOT_COOKIE: u64 = 2;
 pub(crate) struct ListedBeside {
     snapshots: bool,
     trash: bool,
+    /// `.trash` is there and not listed. An object of the file system with that name is not, either: the name leads elsewhere.
+    hides_trash: bool,
 }
 
 impl<'a, F> Object<'a, F> {
@@ -31,6 +33,7 @@ impl<'a, F> Object<'a, F> {
         ListedBeside {
             snapshots: self.shows.snapshots == VirtualDirectory::Visible,
             trash: self.shows.trash == VirtualDirectory::Visible,
+            hides_trash: self.shows.trash == VirtualDirectory::Hidden,
         }
     }
 

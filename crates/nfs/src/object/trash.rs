@@ -2,11 +2,11 @@
 
 use forebay_types::Inode;
 use forebay_vfs::{
-    Access, Attributes, Change, Credentials, DirectoryEntry, Error, FileKind, Listing, Result,
-    Trees,
+    Access, Attributes, Change, Credentials, DirectoryEntry, Error, Listing, Result, Trees,
 };
 
 use super::Object;
+use super::elsewhere::own_directory;
 use super::listing::DOT_DOT_COOKIE;
 use crate::handle::Tree;
 
@@ -20,25 +20,11 @@ const RIGHTS: u32 = Access::READ.0 | Access::LOOKUP.0 | Access::MODIFY.0 | Acces
 impl<F: Trees> Object<'_, F> {
     /// The attributes of `.trash` in a directory with these.
     pub(super) fn trash(self, directory: Attributes) -> Attributes {
-        let changed = self.fs.trash_changed();
         Attributes {
             mode: MODE,
             uid: 0,
             gid: 0,
-            nlink: 2,
-            size: 0,
-            used: 0,
-            mtime: changed,
-            ctime: changed.max(directory.ctime),
-            ..directory
-        }
-    }
-
-    pub(super) async fn trash_attributes(self) -> Result<Attributes> {
-        let directory = self.fs.getattr(self.inode).await?;
-        match directory.kind {
-            FileKind::Directory => Ok(self.trash(directory)),
-            _ => Err(Error::Stale),
+            ..own_directory(directory, self.fs.trash_changed())
         }
     }
 
@@ -83,7 +69,7 @@ impl<F: Trees> Object<'_, F> {
     ) -> Result<(Access, Attributes)> {
         match self.above(caller, uid).await {
             Ok(directory) => Ok((Access(wanted.0 & RIGHTS), self.trash(directory))),
-            Err(Error::Access) => Ok((Access(0), self.trash_attributes().await?)),
+            Err(Error::Access) => Ok((Access(0), self.trash(self.directory_above().await?))),
             Err(error) => Err(error),
         }
     }
@@ -150,7 +136,11 @@ impl<F: Trees> Object<'_, F> {
     async fn changed(self) -> Change {
         Change {
             before: None,
-            after: self.trash_attributes().await.ok(),
+            after: self
+                .directory_above()
+                .await
+                .ok()
+                .map(|above| self.trash(above)),
         }
     }
 }

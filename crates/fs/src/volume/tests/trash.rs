@@ -320,7 +320,11 @@ async fn a_name_that_changes_while_a_call_waits_is_looked_up_again() {
                 uid: Some(uid),
                 ..Default::default()
             };
-            volume.setattr(&CALLER, home, &set(7), None).await.unwrap();
+            let owned = SetAttributes {
+                mode: Some(0o700),
+                ..set(7)
+            };
+            volume.setattr(&root, home, &owned, None).await.unwrap();
             // Both have seen the file and wait, one after the other.
             let turn = volume.rooms.state.trash.changing.lock().await;
             assert!(poll!(back.as_mut()).is_pending());
