@@ -100,6 +100,8 @@ fn calls_that_wait_for_the_log_are_reported() {
     let signs = Signs {
         trouble: "the log is full",
         metric: "log_bytes",
+        // Three quarters of the limit: the last segments are not begun, or are full.
+        at_least: 24e6,
         problem: "log_full",
         message: "calls wait for room in the log",
     };
@@ -117,6 +119,7 @@ fn calls_that_wait_for_memory_are_reported() {
     let signs = Signs {
         trouble: "memory is full",
         metric: "dirty_bytes",
+        at_least: 32e6,
         problem: "memory_full",
         message: "writes wait for memory",
     };
