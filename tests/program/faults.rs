@@ -151,7 +151,9 @@ fn a_client_that_asks_for_too_much_at_once_waits_for_its_share_and_is_the_busies
         .collect();
     let read = Request::read(&file, 0, 1 << 20);
     for link in &mut links {
-        (0..READS).for_each(|_| drop(link.send(&read).unwrap()));
+        for _ in 0..READS {
+            link.send(&read).unwrap();
+        }
     }
     let deadline = Instant::now() + TIMEOUT;
     while Scrape::at(&at).value("nfs_budget_waits_total") < 1.0 {
