@@ -1,9 +1,11 @@
 //! The gateway: one volume, served over NFS, as [`crate::serve`] runs it.
 
+mod archived;
 mod control;
 mod cost;
 mod metrics;
 mod open_files;
+mod stopping;
 mod trash;
 
 use std::net::SocketAddr;
@@ -36,33 +38,16 @@ use crate::store;
 use crate::tls;
 use crate::trace::{Paths, SlowCalls};
 use crate::watch::{Counters, Returning, Watcher};
+use archived::Archived;
 use cost::Costs;
 use open_files::{allowed_connections, raise_open_files};
+use stopping::{DRAIN, stop_times};
 
 /// The limit for closing a volume whose gateway cannot listen.
 const CLOSE_AFTER_FAILURE: Duration = Duration::from_secs(3);
 
 /// Fraction of a stop's time in which the volume may publish; the rest is for closing everything.
 const FLUSH_SHARE: f64 = 0.9;
-
-/// How long calls may take to finish at a stop.
-const DRAIN: Duration = Duration::from_secs(10);
-
-/// How long the bucket must have been unreachable for a stop not to wait for it: a shorter outage may end soon.
-const AWAY_FOR: Duration = Duration::from_secs(5);
-
-/// How long a stop may then take, once for calls and once for publishing. Docker kills a process that does not end in
-/// 10 s.
-const AWAY_LIMIT: Duration = Duration::from_secs(3);
-
-/// The time for calls to finish, and the time for the volume to publish after that, at a stop that may take `limit`;
-/// `away` is the time for which the bucket has not answered.
-fn stop_times(limit: Duration, away: Option<Duration>) -> (Duration, Duration) {
-    match away {
-        Some(away) if away >= AWAY_FOR => (limit.min(AWAY_LIMIT), limit.min(AWAY_LIMIT)),
-        _ => (DRAIN, limit),
-    }
-}
 
 /// Makes an empty volume in the configured store, sealed or not according to `expected`.
 ///
@@ -127,6 +112,7 @@ pub struct NfsGateway {
     slow_calls: SlowCalls,
     /// Snapshots by the schedule.
     keeper: Arc<Keeper>,
+    archived: Arc<Archived>,
 }
 
 impl Paths for Volume {
@@ -266,17 +252,20 @@ impl NfsGateway {
         );
         let (watcher, started) = (Arc::new(watcher), Instant::now());
         let returning = Returning::new(&store);
+        let keeper = Arc::new(Keeper::new(config.snapshot_schedule.0.clone()));
+        let archived = Arc::new(Archived::new(&config.data_dir));
         let state = metrics::VolumeState {
             volume: volume.clone(),
             watcher: watcher.clone(),
+            keeper: keeper.clone(),
             started,
         };
         let calls = server.metrics();
         let costs = Arc::new(Costs::new(&config, store.requests.clone(), volume.clone()));
-        let keeper = Arc::new(Keeper::new(config.snapshot_schedule.0.clone()));
         let metrics = Metrics::new(vec![
             Arc::new(state),
             keeper.clone(),
+            archived.clone(),
             calls.clone(),
             store.requests,
             Arc::new(store.health),
@@ -308,6 +297,7 @@ impl NfsGateway {
             calls: call_watch,
             slow_calls,
             keeper,
+            archived,
         })
     }
 }
@@ -421,6 +411,7 @@ impl Gateway for NfsGateway {
             () = self.recorder.run() => {}
             () = self.costs.meter.run() => {}
             () = self.keeper.run(&self.volume) => {}
+            () = self.archived.run() => {}
             () = self.returning.run(|| is_away(&self.volume)) => {}
         }
     }
@@ -470,33 +461,6 @@ impl Gateway for NfsGateway {
             forebay_fs::Closed::Published => Ok(0),
             forebay_fs::Closed::InLog if let Some(gone) = self.volume.gone() => Err(gone),
             forebay_fs::Closed::InLog => Ok(self.volume.status().unpublished_bytes().max(1)),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stop_without_the_bucket_ends_within_the_10_s_of_docker() {
-        let seconds = Duration::from_secs;
-        // Including the closing of the metadata, which takes at most 3 s.
-        let whole = |(drain, publish): (Duration, Duration)| drain + publish + seconds(3);
-        for away in [5, 6, 3600] {
-            for limit in [0, 1, 30, 3600] {
-                let times = stop_times(seconds(limit), Some(seconds(away)));
-                assert!(whole(times) < seconds(10), "{times:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_bucket_that_answers_or_has_just_failed_gets_the_whole_limit() {
-        let seconds = Duration::from_secs;
-        for away in [None, Some(seconds(0)), Some(seconds(4))] {
-            let (_, publish) = stop_times(seconds(30), away);
-            assert_eq!(publish, seconds(30));
         }
     }
 }

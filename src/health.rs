@@ -113,10 +113,16 @@ impl fmt::Display for Health {
     }
 }
 
+/// Intervals that a checkpoint may take longer than the two that it needs.
+const LATE_INTERVALS: u32 = 12;
+
 /// The age of the oldest unpublished change above which the bucket is behind. A checkpoint collects changes for one
-/// interval and is published during the next one; large ones take longer.
+/// interval and is published during the next one. Large ones take longer: 12 intervals, of which at least 5 s, and at
+/// most a minute, are tolerated.
 fn behind(volume: &Status) -> Duration {
-    volume.checkpoint_interval * 2 + Duration::from_secs(60)
+    let interval = volume.checkpoint_interval;
+    let late = interval.saturating_mul(LATE_INTERVALS);
+    interval * 2 + late.clamp(Duration::from_secs(5), Duration::from_secs(60))
 }
 
 /// The problems that the state of the volume shows.
@@ -150,9 +156,8 @@ pub fn of_volume(volume: &Status) -> Vec<Problem> {
         .oldest_unpublished
         .filter(|age| *age > behind(volume))
     {
-        let [age, interval] = [age, volume.checkpoint_interval].map(|time| {
-            humantime::format_duration(Duration::from_secs(time.as_secs())).to_string()
-        });
+        let age = humantime::format_duration(Duration::from_secs(age.as_secs()));
+        let interval = humantime::format_duration(volume.checkpoint_interval);
         let message = format!(
             "the bucket is {age} behind, with a checkpoint_interval of {interval}: it is slower than the writers"
         );

@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 pub use answer::{
-    BucketFlow, ClientRow, FileRow, Flow, Limits, Live, Point, ProcedureRow, RequestRow,
+    BucketFlow, ClientRow, FileRow, Flow, Limits, Live, Point, ProcedureRow, RequestRow, WaitRow,
 };
 
 use crate::metrics::Metrics;

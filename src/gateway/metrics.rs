@@ -7,12 +7,14 @@ use forebay_fs::{Stage, Status, Volume};
 use forebay_metrics::{Family, Samples, Source, Value, table};
 
 use crate::health::Health;
+use crate::schedule::Keeper;
 use crate::watch::{self, Watcher};
 
 /// The state of a volume that is open.
 pub(super) struct VolumeState {
     pub(super) volume: Volume,
     pub(super) watcher: Arc<Watcher>,
+    pub(super) keeper: Arc<Keeper>,
     /// When the volume was opened.
     pub(super) started: Instant,
 }
@@ -34,6 +36,12 @@ impl Source for VolumeState {
         add_volume(&status, samples);
         add_limits(&status, samples);
         add_space(&status, samples);
+        add_kept(&status, samples);
+        let now = self.volume.now().seconds;
+        if let Some(next) = self.keeper.next(now) {
+            let left = Value::Gauge((next - now).max(0) as f64);
+            samples.add(&table::NEXT_SNAPSHOT, [], left);
+        }
         add_reduction(&status, samples);
         self.volume.collect(samples);
     }
@@ -111,7 +119,17 @@ fn add_space(status: &Status, samples: &mut Samples) {
             samples.add(&table::SPACE, [use_.into()], value);
         }
     }
+    gauge(samples, &table::PACKS_TO_REWRITE, collector.to_rewrite);
+    counter(samples, &table::PACKS_REWRITTEN, collector.rewritten);
+    counter(samples, &table::REWRITTEN, collector.copied_bytes);
+    counter(samples, &table::ORPHANS_DELETED, collector.orphans_deleted);
+}
+
+/// Snapshots and the trash.
+fn add_kept(status: &Status, samples: &mut Samples) {
     gauge(samples, &table::SNAPSHOTS, status.snapshots as u64);
+    let unpublished = status.unpublished_snapshots as u64;
+    gauge(samples, &table::SNAPSHOTS_UNPUBLISHED, unpublished);
     gauge(samples, &table::SNAPSHOT_HELD, status.held_bytes);
     gauge(samples, &table::TRASH_OBJECTS, status.trash_entries);
     gauge(samples, &table::TRASH, status.trash_bytes);
@@ -122,10 +140,6 @@ fn add_space(status: &Status, samples: &mut Samples) {
         let value = Value::Counter(objects as f64);
         samples.add(&table::TRASH_DELETED, [cause.into()], value);
     }
-    gauge(samples, &table::PACKS_TO_REWRITE, collector.to_rewrite);
-    counter(samples, &table::PACKS_REWRITTEN, collector.rewritten);
-    counter(samples, &table::REWRITTEN, collector.copied_bytes);
-    counter(samples, &table::ORPHANS_DELETED, collector.orphans_deleted);
 }
 
 /// What compression, deduplication and the disk cache have saved.
@@ -154,6 +168,174 @@ fn add_reduction(status: &Status, samples: &mut Samples) {
         ] {
             let value = Value::Counter(frames as f64);
             samples.add(&table::DISK_CACHE_READS, [result.into()], value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value as Json;
+
+    use super::*;
+    use crate::admin::fake::some_status;
+
+    /// How metrics show a field of `forebay status --json`.
+    enum Shown {
+        /// By these families.
+        By(&'static [&'static str]),
+        /// They do not, for this reason.
+        Not(&'static str),
+    }
+    use Shown::{By, Not};
+
+    /// All fields; those of an object may stand for it.
+    const FIELDS: &[(&str, Shown)] = &[
+        ("health.state", By(&["health"])),
+        ("health.problems", By(&["problem"])),
+        (
+            "waits",
+            By(&["waiting_calls", "wait_duration_seconds", "problem"]),
+        ),
+        ("version", By(&["build_info"])),
+        ("uptime_seconds", By(&["uptime_seconds"])),
+        (
+            "volume",
+            Not("it names the gateway, which the target of a scrape does"),
+        ),
+        (
+            "store",
+            Not("it names the gateway, which the target of a scrape does"),
+        ),
+        ("listen", Not("an address is no number")),
+        ("admin_listen", Not("it is the address of the scrape")),
+        ("epoch", By(&["epoch"])),
+        ("published_lsn", By(&["published_lsn"])),
+        ("durable_lsn", By(&["durable_lsn"])),
+        ("log_end_lsn", By(&["log_end_lsn"])),
+        ("unpublished_bytes", By(&["unpublished_bytes"])),
+        (
+            "oldest_unpublished_age_seconds",
+            By(&["unpublished_age_seconds"]),
+        ),
+        ("dirty_bytes", By(&["dirty_bytes"])),
+        ("memory_bytes", By(&["memory_bytes"])),
+        ("memory_limit_bytes", By(&["memory_limit_bytes"])),
+        ("names_bytes", By(&["memory_bytes"])),
+        ("names_limit_bytes", By(&["memory_limit_bytes"])),
+        ("log_bytes", By(&["log_bytes"])),
+        ("log_limit_bytes", By(&["log_limit_bytes"])),
+        ("archived_logs.logs", By(&["archived_logs"])),
+        ("archived_logs.bytes", By(&["archived_log_bytes"])),
+        (
+            "archived_logs.oldest_seconds",
+            Not("the age of a kept log is no alarm; `forebay log list` has it"),
+        ),
+        ("log_error", By(&["problem"])),
+        (
+            "compression.level",
+            Not("it is the plan for the last pack alone"),
+        ),
+        ("compression.raw_bytes", By(&["compression_raw_bytes"])),
+        (
+            "compression.stored_bytes",
+            By(&["compression_stored_bytes"]),
+        ),
+        ("disk_cache.limit_bytes", By(&["disk_cache_limit_bytes"])),
+        ("disk_cache.hits", By(&["disk_cache_reads"])),
+        ("disk_cache.misses", By(&["disk_cache_reads"])),
+        ("disk_cache.damaged", By(&["disk_cache_reads"])),
+        ("disk_cache.failed", By(&["problem"])),
+        ("space.packs", By(&["packs"])),
+        ("space.stored_bytes", By(&["space_stored_bytes"])),
+        ("space.raw_bytes", By(&["space_bytes"])),
+        ("space.live_bytes", By(&["space_bytes"])),
+        ("space.shared_bytes", By(&["space_bytes"])),
+        ("space.packs_to_rewrite", By(&["packs_to_rewrite"])),
+        (
+            "space.dead_bytes_to_free",
+            Not("a part of the dead bytes in `space_bytes`, which the next rewrites free"),
+        ),
+        ("space.packs_rewritten", By(&["packs_rewritten"])),
+        ("space.bytes_copied", By(&["rewritten_bytes"])),
+        (
+            "space.packs_left_alone",
+            Not("it is about one order, `forebay gc --rewrite`"),
+        ),
+        ("space.orphans_deleted", By(&["orphans_deleted"])),
+        ("snapshots", By(&["snapshots", "snapshots_unpublished"])),
+        ("snapshot_held_bytes", By(&["snapshot_held_bytes"])),
+        ("trash_objects", By(&["trash_objects"])),
+        ("trash_bytes", By(&["trash_bytes"])),
+        ("next_snapshot", By(&["next_snapshot_seconds"])),
+        ("damaged_frames", By(&["damaged_frames"])),
+        ("dedup.saved_bytes", By(&["dedup_saved_bytes"])),
+        ("dedup.known_frames", By(&["dedup_known_frames"])),
+        ("dedup.learning", Not("it is over soon after a start")),
+        ("checkpoint", By(&["checkpoint"])),
+        ("checkpoint_state", By(&["checkpoint_stage"])),
+        ("uploads_in_flight", By(&["uploads_in_flight"])),
+        ("store_error", By(&["store_trouble_seconds"])),
+        ("requests", By(&["store_request_duration_seconds"])),
+        (
+            "requests_by_cause",
+            By(&[
+                "store_request_duration_seconds",
+                "store_sent_bytes",
+                "store_received_bytes",
+            ]),
+        ),
+        ("cost.currency", By(&["cost", "cost_per_day"])),
+        ("cost.prices", Not("they are of the configuration")),
+        ("cost.per_day", By(&["cost_per_day"])),
+        ("cost.storage_per_day", By(&["cost_per_day"])),
+        (
+            "cost.window_seconds",
+            Not("it is an hour, or the time since the start"),
+        ),
+        ("cost.since_start", By(&["cost"])),
+        ("cost.by_cause", By(&["cost", "cost_per_day"])),
+    ];
+
+    /// The names of all fields of an object, those that stand in the list and those that have no object below them.
+    fn add_fields(json: &Json, within: &str, fields: &mut BTreeSet<String>) {
+        let Json::Object(object) = json else {
+            fields.insert(within.to_owned());
+            return;
+        };
+        if FIELDS.iter().any(|(name, _)| *name == within) {
+            fields.insert(within.to_owned());
+            return;
+        }
+        for (name, value) in object {
+            let name = match within {
+                "" => name.clone(),
+                within => format!("{within}.{name}"),
+            };
+            add_fields(value, &name, fields);
+        }
+    }
+
+    #[test]
+    fn each_field_of_the_status_is_a_metric_or_has_a_reason() {
+        let mut fields = BTreeSet::new();
+        let status = serde_json::to_value(some_status()).unwrap();
+        add_fields(&status, "", &mut fields);
+        let listed: BTreeSet<_> = FIELDS.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(listed.len(), FIELDS.len(), "a field is listed twice");
+        assert_eq!(fields, listed);
+        for (field, shown) in FIELDS {
+            match shown {
+                By(families) => {
+                    assert!(!families.is_empty(), "{field}");
+                    for name in *families {
+                        let mut all = table::FAMILIES.iter();
+                        assert!(all.any(|one| one.name == *name), "{field}: {name}");
+                    }
+                }
+                Not(reason) => assert!(reason.contains(' '), "{field}"),
+            }
         }
     }
 }

@@ -45,6 +45,7 @@ pub(crate) fn well() -> Status {
         dedup: None,
         used_bytes: 1 << 30,
         snapshots: 0,
+        unpublished_snapshots: 0,
         held_bytes: 0,
         trash_entries: 0,
         trash_bytes: 0,
@@ -149,6 +150,11 @@ fn a_bucket_that_is_a_minute_and_two_intervals_behind_is_a_problem() {
     assert!(line.contains("checkpoint_interval of 5s"), "{line}");
     assert_eq!(behind(70, 5).0, State::Healthy);
     assert_eq!(behind(3600, 3600).0, State::Healthy);
+    // Who publishes more often is behind sooner, but not at once.
+    assert_eq!(behind(14, 1).0, State::Healthy);
+    assert_eq!(behind(15, 1).0, State::Degraded);
+    assert_eq!(behind(5, 0).0, State::Healthy);
+    assert_eq!(behind(6, 0).0, State::Degraded);
     // The cause is enough.
     let (_, names, _) = judged(|status| {
         status.oldest_unpublished = Some(Duration::from_secs(1000));

@@ -20,6 +20,9 @@ pub struct Live {
     pub clients: Vec<ClientRow>,
     /// Procedures that were called, those with the most calls first.
     pub procedures: Vec<ProcedureRow>,
+    /// What calls waited for, the kind with the longest waits first.
+    #[serde(default)]
+    pub waits: Vec<WaitRow>,
     /// Requests to the bucket, by method and cause, the most frequent first.
     pub requests: Vec<RequestRow>,
     /// The files with the most bytes read and written, at most 20.
@@ -144,6 +147,22 @@ pub struct ProcedureRow {
     /// Half of the calls took no longer; null without calls.
     pub median_seconds: Option<f64>,
     /// 99 % of the calls took no longer; null without calls.
+    pub p99_seconds: Option<f64>,
+}
+
+/// The waits of one kind, of calls that were answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitRow {
+    /// What the calls waited for, as in traces.
+    #[serde(rename = "for")]
+    pub what: String,
+    /// Calls that had to wait for it.
+    pub calls_per_second: f64,
+    /// The time that they waited, all together: the average number of calls that wait.
+    pub waited_seconds_per_second: f64,
+    /// Half of them waited no longer.
+    pub median_seconds: Option<f64>,
+    /// 99 % of them waited no longer.
     pub p99_seconds: Option<f64>,
 }
 

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use forebay_metrics::Observed;
 use forebay_nfs::BusyFile;
 
-use super::answer::{BucketFlow, ClientRow, FileRow, Flow, Live, Point, ProcedureRow, RequestRow};
+use super::answer::{
+    BucketFlow, ClientRow, FileRow, Flow, Live, Point, ProcedureRow, RequestRow, WaitRow,
+};
 use super::state::{Client, State, Times};
 
 /// Clients in an answer.
@@ -85,6 +87,7 @@ impl<'a> Difference<'a> {
         live.procedures = procedures.collect();
         live.procedures
             .sort_by(|one, other| descending(one.calls_per_second, other.calls_per_second));
+        live.waits = self.waits();
         live.requests = self.requests();
         live.files = self.files();
     }
@@ -116,6 +119,26 @@ impl<'a> Difference<'a> {
             put_bytes_per_second: self.rate(sent),
             p99_seconds: quantile(all.as_ref(), 0.99),
         }
+    }
+
+    fn waits(&self) -> Vec<WaitRow> {
+        let waits = between(&self.before.waits, &self.after.waits);
+        let mut rows: Vec<_> = waits
+            .map(|(what, times)| WaitRow {
+                what: what.to_string(),
+                calls_per_second: self.rate(times.observed.count() as f64),
+                waited_seconds_per_second: rounded(times.observed.sum() / self.seconds, 1e7),
+                median_seconds: quantile(Some(&times.observed), 0.5),
+                p99_seconds: quantile(Some(&times.observed), 0.99),
+            })
+            .collect();
+        rows.sort_by(|one, other| {
+            descending(
+                one.waited_seconds_per_second,
+                other.waited_seconds_per_second,
+            )
+        });
+        rows
     }
 
     fn requests(&self) -> Vec<RequestRow> {

@@ -72,6 +72,8 @@ pub(super) struct State {
     /// The same in seconds since 1970.
     pub(super) time: f64,
     pub(super) procedures: BTreeMap<Label, Times>,
+    /// By what calls waited for.
+    pub(super) waits: BTreeMap<Label, Times>,
     /// By method and cause.
     pub(super) requests: BTreeMap<(Label, Label), Times>,
     /// By method and cause.
@@ -127,6 +129,9 @@ impl State {
                     self.errors += observed.count() as f64;
                 }
                 add(&mut self.procedures, procedure.clone(), observed, is_error);
+            }
+            [what] if family == &table::NFS_CALL_WAIT => {
+                add(&mut self.waits, what.clone(), observed, false);
             }
             [method, cause, outcome] if family == &table::STORE_REQUEST_DURATION => {
                 let is_error = !matches!(&**outcome, "ok" | "missing" | "condition");

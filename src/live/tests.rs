@@ -196,6 +196,37 @@ fn requests_are_joined_over_outcomes() {
 }
 
 #[test]
+fn waits_are_those_of_the_last_seconds_by_kind() {
+    let waits = |flushes: &[u64], turns: &[u64]| {
+        Moment::default()
+            .times(&table::NFS_CALL_WAIT, ["flush"], flushes)
+            .times(&table::NFS_CALL_WAIT, ["turn"], turns)
+    };
+    let live = answer(&[waits(&[1000], &[7]), waits(&[1000, 3, 3], &[7, 400])]);
+    let turn = WaitRow {
+        what: "turn".to_owned(),
+        calls_per_second: 0.5,
+        waited_seconds_per_second: 0.2,
+        median_seconds: live.waits[0].median_seconds,
+        p99_seconds: live.waits[0].p99_seconds,
+    };
+    assert_eq!(live.waits[0], turn);
+    assert!((0.2..=0.5).contains(&turn.p99_seconds.unwrap()), "{turn:?}");
+    let flush = &live.waits[1];
+    assert_eq!((&flush.what[..], flush.calls_per_second), ("flush", 1.0));
+    assert_eq!(flush.waited_seconds_per_second, 0.003);
+    assert_eq!(flush.median_seconds, Some(0.003_5));
+    assert_eq!(live.waits.len(), 2);
+    assert!(
+        answer(&[waits(&[3], &[]), waits(&[3], &[])])
+            .waits
+            .is_empty()
+    );
+    let json = serde_json::to_value(&live).unwrap();
+    assert_eq!(json["waits"][0]["for"], "turn");
+}
+
+#[test]
 fn levels_and_limits_are_those_of_the_last_state() {
     let before = Moment::default().add(&table::LOG, [], 5.0);
     let after = Moment::default()

@@ -128,8 +128,9 @@ impl Keeper {
         self.cloned.lock().retain(|name| still.contains(name));
         for name in expired {
             match shelf.delete(&name).await {
+                Ok(()) => tracing::info!("snapshot {name:?} has expired (snapshot_schedule)"),
                 // A person may have been faster.
-                Ok(()) | Err(SnapshotError::NotFound(_)) => {}
+                Err(SnapshotError::NotFound(_)) => {}
                 // It expires when the clone does not need it any more.
                 Err(error @ SnapshotError::Cloned { .. }) => {
                     if self.cloned.lock().insert(name) {

@@ -17,11 +17,17 @@ pub(super) enum Pane {
     Procedures,
     Requests,
     Files,
+    Waits,
 }
 
 impl Pane {
-    pub(super) const ALL: [Pane; 4] =
-        [Pane::Clients, Pane::Procedures, Pane::Requests, Pane::Files];
+    pub(super) const ALL: [Pane; 5] = [
+        Pane::Clients,
+        Pane::Procedures,
+        Pane::Requests,
+        Pane::Files,
+        Pane::Waits,
+    ];
 
     pub(super) fn title(self) -> &'static str {
         match self {
@@ -29,6 +35,7 @@ impl Pane {
             Pane::Procedures => "procedures",
             Pane::Requests => "S3 requests",
             Pane::Files => "files",
+            Pane::Waits => "waits",
         }
     }
 
@@ -149,7 +156,7 @@ impl App {
             Key::Character('?' | 'h') => self.helps = true,
             Key::Tab => self.show(self.pane.by(1)),
             Key::BackTab => self.show(self.pane.by(Pane::ALL.len() - 1)),
-            Key::Character(digit @ '1'..='4') => {
+            Key::Character(digit @ '1'..='5') => {
                 let index = digit.to_digit(10).unwrap_or(1) as usize - 1;
                 self.show(Pane::default().by(index));
             }

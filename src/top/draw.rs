@@ -4,6 +4,7 @@
 //!   health, store, time                       always
 //!   how far the bucket is behind              always
 //!   problems                                  as many as fit
+//!   snapshots, trash                          if there are some, from 20 lines on
 //!   cost                                      if the gateway reports it
 //!   log, memory, names, disk cache            one line, or a bar each
 //!   reads, writes, names, bucket              one line each, or more
@@ -21,6 +22,7 @@ use ratatui::widgets::{Clear, Widget};
 
 use super::app::{App, Pane};
 use super::{Seen, cost, flows, table, text};
+use crate::admin::Status;
 use crate::health::State as HealthState;
 use crate::live::Point;
 
@@ -30,13 +32,13 @@ const TABLE: u16 = 4;
 /// From this height on, levels have bars.
 const HIGH: u16 = 20;
 
-const KEYS: &str = "q quit  Tab, 1-4 table  < > sort by  r reverse  ↑ ↓ scroll  ? help";
+const KEYS: &str = "q quit  Tab, 1-5 table  < > sort by  r reverse  ↑ ↓ scroll  ? help";
 const FEW_KEYS: &str = "q quit  Tab table  > sort  ? help";
 
 const HELP: &[&str] = &[
     "q, Esc, Ctrl-C   quit",
     "Tab, Shift-Tab   next table, table before",
-    "1 2 3 4          clients, procedures, S3 requests, files",
+    "1 2 3 4 5        clients, procedures, S3 requests, files, waits",
     "> s →, < S ←     sort by the next column, by the one before",
     "r                reverse the order",
     "↑ k, ↓ j         scroll by a row",
@@ -174,6 +176,9 @@ fn head(app: &App, area: Rect) -> Vec<Line<'static>> {
         "{behind}; {} errors/s",
         text::rate(errors)
     )));
+    if area.height >= HIGH {
+        lines.extend(kept_line(status).map(Line::raw));
+    }
     let room = usize::from(area.height / 8).max(1);
     for problem in health.problems.iter().take(room) {
         let style = Style::new().fg(color(problem.state));
@@ -183,6 +188,23 @@ fn head(app: &App, area: Rect) -> Vec<Line<'static>> {
         lines.extend(cost_line(&cost).map(Line::raw));
     }
     lines
+}
+
+/// Snapshots and the trash, if there are any.
+fn kept_line(status: &Status) -> Option<String> {
+    let mut parts = Vec::new();
+    if status.snapshots > 0 {
+        let held = text::bytes(status.snapshot_held_bytes as f64);
+        parts.push(format!("snapshots {}, {held} held", status.snapshots));
+    }
+    if status.trash_objects > 0 {
+        let trash = text::bytes(status.trash_bytes as f64);
+        parts.push(format!("trash {} objects, {trash}", status.trash_objects));
+    }
+    if let Some(due) = status.next_snapshot {
+        parts.push(format!("next snapshot {}", crate::admin::utc(due)));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// What the bucket costs a day, and which cause costs most.

@@ -23,6 +23,7 @@ pub(super) fn columns(pane: Pane) -> &'static [&'static str] {
         Pane::Procedures => &["procedure", "calls/s", "errors/s", "median", "p99"],
         Pane::Requests => &["request", "per s", "errors/s", "bytes", "median", "p99"],
         Pane::Files => &["file", "bytes", "calls/s", "read", "written"],
+        Pane::Waits => &["calls wait for", "waiting", "calls/s", "median", "p99"],
     }
 }
 
@@ -70,6 +71,7 @@ pub(super) fn of(pane: Pane, live: &Live) -> Table {
         Pane::Procedures => procedures(live),
         Pane::Requests => requests(live),
         Pane::Files => files(live),
+        Pane::Waits => waits(live),
     };
     Table { rows }
 }
@@ -128,6 +130,20 @@ fn files(live: &Live) -> Vec<Row> {
         ],
     };
     live.files.iter().map(row).collect()
+}
+
+fn waits(live: &Live) -> Vec<Row> {
+    let row = |row: &crate::live::WaitRow| Row {
+        name: text::shown(&row.what),
+        numbers: vec![
+            // Calls that wait at a time.
+            rate(row.waited_seconds_per_second),
+            rate(row.calls_per_second),
+            time(row.median_seconds),
+            time(row.p99_seconds),
+        ],
+    };
+    live.waits.iter().map(row).collect()
 }
 
 impl Table {

@@ -6,7 +6,9 @@ use ratatui::backend::TestBackend;
 use super::app::{App, Key, Order, Pane};
 use super::*;
 use crate::admin::fake::{some_live, some_status};
-use crate::live::{BucketFlow, ClientRow, FileRow, Flow, Limits, ProcedureRow, RequestRow};
+use crate::live::{
+    BucketFlow, ClientRow, FileRow, Flow, Limits, ProcedureRow, RequestRow, WaitRow,
+};
 
 fn seen() -> Seen {
     let client = |address: &str, calls, read| ClientRow {
@@ -57,6 +59,13 @@ fn seen() -> Seen {
         bytes_per_second: 2048.0,
         median_seconds: Some(0.03),
         p99_seconds: Some(1.5),
+    }];
+    live.waits = vec![WaitRow {
+        what: "flush".to_owned(),
+        calls_per_second: 40.0,
+        waited_seconds_per_second: 1.25,
+        median_seconds: Some(0.03),
+        p99_seconds: Some(0.2),
     }];
     let file = |path: Option<&str>, fileid| FileRow {
         path: path.map(str::to_owned),
@@ -136,6 +145,7 @@ fn the_usual_picture_has_bars_plots_and_tables() {
     says(
         &picture,
         &[
+            "snapshots 4, 7.0 MiB held; trash 9 objects, 3.0 MiB; next snapshot 2026-11-27T",
             "log        █████████",
             "95% 950 B of 1000 B",
             "reads    1500/s  6.0 MiB/s p99  9.0 ms",
@@ -144,7 +154,7 @@ fn the_usual_picture_has_bars_plots_and_tables() {
             "  calls/s▼       read    written       mean",
             "700  4.8 MiB/s   1000 B/s     250 µs",
             "3.0      0 B/s",
-            "q quit  Tab, 1-4 table",
+            "q quit  Tab, 1-5 table",
         ],
     );
     // Three points, growing, at the right end of their plot.
@@ -188,8 +198,15 @@ fn each_pane_has_its_table() {
     assert!(app.press(Key::Tab).is_continue());
     says(&drawn(&app, 80, 24), &["*4 files", "inode 99", "4.0 KiB/s"]);
     assert!(app.press(Key::Tab).is_continue());
+    says(
+        &drawn(&app, 80, 24),
+        &["*5 waits", "calls wait for", "flush", "1.2", "40", "200 ms"],
+    );
+    assert!(app.press(Key::Tab).is_continue());
     assert_eq!(app.pane, Pane::Clients);
     assert!(app.press(Key::BackTab).is_continue());
+    assert_eq!(app.pane, Pane::Waits);
+    press(&mut app, "4");
     assert_eq!(app.pane, Pane::Files);
 }
 

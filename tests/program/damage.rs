@@ -39,6 +39,18 @@ fn damage(path: &Path) {
     fs::write(path, bytes).unwrap();
 }
 
+/// Damages the only pack that has this text; returns its path.
+#[track_caller]
+pub(crate) fn damage_pack_with(place: &Place, text: &[u8]) -> PathBuf {
+    let mut packs = files(&place.bucket());
+    packs.retain(|path| holds(path, text));
+    let [pack] = &packs[..] else {
+        panic!("not one pack holds the text: {packs:?}")
+    };
+    damage(pack);
+    pack.clone()
+}
+
 fn holds(path: &Path, text: &[u8]) -> bool {
     fs::read(path)
         .unwrap()
@@ -56,15 +68,7 @@ fn a_damaged_pack_is_an_error_of_its_files_and_no_others() {
     gateway.flush();
     gateway.client().put("sound", b"these will not");
     gateway.stop_cleanly();
-    let all = files(&place.bucket());
-    let packs: Vec<_> = all
-        .iter()
-        .filter(|path| holds(path, b"these bytes will be damaged"))
-        .collect();
-    let [pack] = packs[..] else {
-        panic!("not one pack holds the file: {packs:?}")
-    };
-    damage(pack);
+    let pack = damage_pack_with(&place, b"these bytes will be damaged");
 
     // In a new folder, so that no cache of the old one can help.
     let gateway = place.serve_with("elsewhere", &[ADMIN]);
@@ -72,6 +76,7 @@ fn a_damaged_pack_is_an_error_of_its_files_and_no_others() {
     let signs = Signs {
         trouble: "a frame in the bucket is damaged",
         metric: "damaged_frames",
+        at_least: 1.0,
         problem: "bytes_lost",
         message: "damaged",
     };

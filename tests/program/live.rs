@@ -75,6 +75,8 @@ fn load_is_seen_as_points_and_in_all_tables() {
         let procedures = &seen["procedures"];
         assert!(has(procedures, "procedure", procedure), "{procedures}");
     }
+    // Each CREATE and COMMIT waits for a flush.
+    assert!(has(&seen["waits"], "for", "flush"), "{}", seen["waits"]);
     // As in messages: what a terminal would take as an order is escaped.
     let path = r"/file <b>\n\x1b[31mred";
     assert!(has(&seen["files"], "path", path), "{}", seen["files"]);

@@ -8,6 +8,7 @@
 mod admin_http;
 mod bad_start;
 mod bench;
+mod causes;
 mod changes;
 mod clones;
 mod damage;

@@ -14,11 +14,17 @@ use crate::support::{Gateway, Place, TIMEOUT};
 pub(crate) const ADMIN: &str = "--admin-listen=127.0.0.1:0";
 
 /// The values of a scrape by their series, as in `forebay_client_calls_total{client="127.0.0.1"}`.
+#[derive(Default)]
 pub(crate) struct Scrape(BTreeMap<String, f64>);
 
 impl Scrape {
     pub(crate) fn of(gateway: &Gateway) -> Scrape {
-        let text = text(&address(gateway), "/metrics");
+        Scrape::at(&address(gateway))
+    }
+
+    /// A scrape of the gateway whose admin HTTP server has this address.
+    pub(crate) fn at(address: &str) -> Scrape {
+        let text = text(address, "/metrics");
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let value = |line: &str| {
             let (series, value) = line.rsplit_once(' ').unwrap();
@@ -31,6 +37,16 @@ impl Scrape {
     pub(crate) fn value(&self, series: &str) -> f64 {
         let series = format!("forebay_{series}");
         self.0.get(&series).copied().unwrap_or(0.0)
+    }
+
+    /// The sum over all series that begin like this and have this label, such as `cause="scrub"`.
+    pub(crate) fn sum_with(&self, begin: &str, label: &str) -> f64 {
+        let begin = format!("forebay_{begin}{{");
+        let of_it = self
+            .0
+            .iter()
+            .filter(|(series, _)| series.starts_with(&begin) && series.contains(label));
+        of_it.map(|(_, value)| value).sum()
     }
 
     /// The sum over all series that begin like this.

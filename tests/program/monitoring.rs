@@ -113,6 +113,127 @@ fn labels_in_rules_and_dashboard_are_those_of_the_table() {
     assert!(seen > 50, "{seen}");
 }
 
+/// Matchers of a selector such as `{outcome=~"failed|refused"}`: the label, and the values that it names.
+fn matchers(selector: &str) -> Vec<(&str, Vec<&str>)> {
+    let matchers = selector.split(',').filter_map(|matcher| {
+        let (label, value) = matcher.split_once(['=', '!'])?;
+        let value = value
+            .trim_start_matches(['=', '~'])
+            .trim()
+            .trim_matches('"');
+        Some((label.trim(), value.split('|').collect()))
+    });
+    matchers.collect()
+}
+
+/// The words between backticks.
+fn quoted(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+/// The values that a label of a family may have: those in the lists of the code, or else those that the table names.
+fn known_values(family: &Family, label: &str) -> Vec<String> {
+    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    let errors = family == &table::NFS_ERRORS;
+    match label {
+        "cause" if family.name.starts_with("store_") => {
+            let causes = forebay_object::Cause::ALL.iter();
+            causes.map(|(_, name)| (*name).to_owned()).collect()
+        }
+        "for" if family == &table::NFS_CALL_WAIT => {
+            let kinds = forebay_waits::For::ALL.iter();
+            kinds.map(|(_, name)| (*name).to_owned()).collect()
+        }
+        "procedure" => owned(&forebay_nfs::nfs3::PROCEDURES),
+        "status" if errors => {
+            let known = forebay_nfs::nfs3::status_names().chain(["unknown"]);
+            known.map(str::to_owned).collect()
+        }
+        "name" if family == &table::PROBLEM => {
+            let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md");
+            let page = fs::read_to_string(page).unwrap();
+            let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+            rows.filter_map(|row| Some(row.split_once('`')?.0.to_owned()))
+                .collect()
+        }
+        _ => {
+            // A family may refer to the values of another one.
+            let words = quoted(family.meaning);
+            let others = table::FAMILIES
+                .iter()
+                .filter(|other| words.contains(&other.name) && other.labels.contains(&label));
+            let others = others.flat_map(|other| quoted(other.meaning));
+            owned(&words.iter().copied().chain(others).collect::<Vec<_>>())
+        }
+    }
+}
+
+#[test]
+fn values_of_labels_in_rules_and_dashboard_are_those_that_there_are() {
+    // Their values are not of this program, or have no list.
+    const OPEN: [&str; 7] = ["instance", "job", "le", "client", "version", "currency", ""];
+    let mut seen = BTreeSet::new();
+    for file in [RULES, TESTS_OF_RULES, DASHBOARD] {
+        let text = read(file).replace('\\', "");
+        for (at, _) in text.match_indices('{') {
+            let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let before = &text[..at];
+            let name = &before[before.trim_end_matches(is_part).len()..];
+            let mut families = table::FAMILIES.iter();
+            let family = families.find(|family| series(family).iter().any(|own| own == name));
+            let (Some(family), Some(end)) = (family, text[at..].find('}')) else {
+                continue;
+            };
+            for (label, values) in matchers(&text[at + 1..at + end]) {
+                if OPEN.contains(&label) {
+                    continue;
+                }
+                let known = known_values(family, label);
+                for value in values {
+                    let is_known = known.iter().any(|one| one == value);
+                    assert!(is_known, "{file}: {name} has no {label} {value}: {known:?}");
+                    seen.insert((family.name, label.to_owned(), value.to_owned()));
+                }
+            }
+        }
+    }
+    assert!(seen.len() >= 15, "{seen:?}");
+}
+
+#[test]
+fn the_table_names_the_causes_of_requests() {
+    for (_, name) in forebay_object::Cause::ALL {
+        let words = quoted(table::STORE_REQUEST_DURATION.meaning);
+        assert!(words.contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn the_dashboard_shows_what_an_operator_asks_about() {
+    let text = read(DASHBOARD);
+    for family in [
+        &table::NFS_CALL_WAIT,
+        &table::NFS_LOCK_ANSWERS,
+        &table::STORE_LINK_HELD,
+        &table::ADMIN_REQUESTS,
+        &table::SNAPSHOTS,
+        &table::SNAPSHOTS_UNPUBLISHED,
+        &table::SNAPSHOT_HELD,
+        &table::NEXT_SNAPSHOT,
+        &table::TRASH_OBJECTS,
+        &table::TRASH,
+        &table::TRASH_DELETED,
+        &table::ARCHIVED_LOG,
+    ] {
+        let own = series(family);
+        assert!(
+            own.iter().any(|one| named(&text).contains(&one[..])),
+            "{}",
+            family.name
+        );
+    }
+}
+
 /// The expressions of the dashboard's panels and annotations.
 fn expressions(value: &Value, found: &mut Vec<String>) {
     match value {

@@ -1,4 +1,8 @@
 //! The page of a gateway, in a real browser.
+//!
+//! * `happened`: what its list of messages has.
+
+mod happened;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -86,6 +90,7 @@ fn under_load_the_page_shows_plots_clients_files_and_requests() {
             ("clients", "127.0.0.1"),
             ("procedures", "WRITE"),
             ("requests", "publish"),
+            ("waits", "flush"),
             ("reads", "iB/s"),
             ("limits", " of "),
             ("cost", " USD a day"),

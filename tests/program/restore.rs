@@ -87,6 +87,7 @@ fn files_and_directories_come_back_and_outlive_a_kill_and_the_snapshot() {
         said.starts_with("/project is restored: 3 objects, 3"),
         "{said}"
     );
+    gateway.says("/project is restored from snapshot \"hourly\": 3 objects with 3");
     // The bucket has the content, and the log the name.
     gateway.kill();
     let gateway = place.serve_with("data", &[QUIET]);
@@ -110,6 +111,7 @@ fn files_and_directories_come_back_and_outlive_a_kill_and_the_snapshot() {
     ];
     let report: Value = serde_json::from_str(&asked(&gateway, &order)).unwrap();
     assert_eq!(report["moved_aside"], "/notes.before-restore");
+    gateway.says("1 objects with 3 bytes; the object that was there is now /notes.before-restore");
     assert_eq!(
         (&report["objects"], &report["bytes"]),
         (&1.into(), &3.into())

@@ -8,6 +8,7 @@ use forebay_client::Status;
 use serde_json::Value;
 
 use crate::admin_http::{address, text};
+use crate::metrics::Scrape;
 use crate::support::{Gateway, Place, run};
 
 const ADMIN: &str = "--admin-listen=127.0.0.1:0";
@@ -100,6 +101,7 @@ fn snapshots_are_made_listed_and_deleted_and_outlive_a_kill() {
     let status = gateway.status();
     assert_eq!(status["snapshots"], 2);
     assert_eq!(status["snapshot_held_bytes"], all[0]["held_bytes"]);
+    assert_eq!(Scrape::of(&gateway).value("snapshots_unpublished"), 0.0);
     let metrics = text(&address(&gateway), "/metrics");
     let held = format!("\nforebay_snapshot_held_bytes {}", all[0]["held_bytes"]);
     assert!(metrics.contains(&held), "{metrics}");
@@ -110,6 +112,10 @@ fn snapshots_are_made_listed_and_deleted_and_outlive_a_kill() {
         "{}",
         said.stderr
     );
+    // The other one holds the same packs.
+    gateway.says(&format!(
+        "snapshot {name:?} of {by} is deleted: 0 packs with 0 bytes that only it held are free"
+    ));
     let left = snapshot(&gateway, &["show", "before upgrade"]);
     assert_eq!(left[0]["unique_bytes"], left[0]["held_bytes"]);
     assert!(refused(&gateway, &["show", &name]).contains("there is no snapshot"));
@@ -154,6 +160,7 @@ fn a_schedule_makes_its_snapshots_beside_those_of_people_and_sighup_changes_it()
     let gateway = place.serve_with("data", &[QUIET, ADMIN, &config]);
     snapshot(&gateway, &["create", "by hand"]);
     assert_eq!(gateway.status()["next_snapshot"], Value::Null);
+    assert_eq!(Scrape::of(&gateway).sum("next_snapshot_seconds"), 0.0);
     // The interval has no snapshot yet: it is made at once. The next interval begins in February 2027, and then in 2028.
     fs::write(&file, "snapshot_schedule = [\"366d x 1\"]\n").unwrap();
     gateway.hang_up();
@@ -163,6 +170,8 @@ fn a_schedule_makes_its_snapshots_beside_those_of_people_and_sighup_changes_it()
     assert!(name.starts_with("auto-20") && name.ends_with('Z'), "{name}");
     let next = gateway.status()["next_snapshot"].as_i64().unwrap();
     assert!(next > all[1]["made"].as_i64().unwrap());
+    let left = Scrape::of(&gateway).value("next_snapshot_seconds");
+    assert!(left > 0.0 && left <= 366.0 * 86_400.0, "{left}");
     let said = gateway.ask(&["status"]).stdout;
     assert!(said.contains("\nnext snapshot 20"), "{said}");
     let metrics = text(&address(&gateway), "/metrics");

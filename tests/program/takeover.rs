@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::metrics::{ADMIN, Scrape};
 use crate::support::nfs::Stable;
 
 use crate::support::{Place, Refusal, refused, run};
@@ -186,7 +187,7 @@ fn a_gateway_that_slept_through_a_takeover_stops_and_its_log_is_salvaged() {
         listed.contains("current: ") && listed.contains("/only here"),
         "{listed}"
     );
-    let first = place.serve_with("data", &["--take-over"]);
+    let first = place.serve_with("data", &[ADMIN, "--take-over"]);
     first.says("forebay log salvage epoch-1");
     assert_eq!(first.client().get("theirs").unwrap(), b"of the second");
     let listed: Value = serde_json::from_str(&log(&place, &["list", "--json"])).unwrap();
@@ -212,6 +213,9 @@ fn a_gateway_that_slept_through_a_takeover_stops_and_its_log_is_salvaged() {
     assert_eq!(archived["logs"], 1);
     let bytes = archived["bytes"].as_u64().unwrap();
     assert!((130..100_000).contains(&bytes), "{archived}");
+    let scrape = Scrape::of(&first);
+    assert_eq!(scrape.value("archived_logs"), 1.0);
+    assert_eq!(scrape.value("archived_log_bytes"), bytes as f64);
     assert!(archived["oldest_seconds"].as_u64().unwrap() > 1_700_000_000);
     let shown = first.ask(&["status"]);
     assert!(

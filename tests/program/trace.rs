@@ -2,7 +2,7 @@
 //! calls.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::process::{ChildStderr, ChildStdout};
 use std::thread;
 
@@ -125,7 +125,7 @@ fn a_read_that_waits_for_the_bucket_shows_that_wait() {
     gateway.flush();
     gateway.stop_cleanly();
     // Nothing is in memory any more.
-    let held = HeldPacks::hold(&place);
+    let held = HeldPacks::reads(&place);
     let gateway = Gateway::start(&place.flags("data"), &[("LD_PRELOAD", &held.library)]);
     let mut trace = Trace::begin(&place, &["--procedure=READ"]);
     thread::scope(|scope| {
@@ -220,6 +220,71 @@ fn a_trace_that_nobody_reads_holds_up_no_call() {
     client.lookup(&root, b"file").unwrap();
     assert_eq!(other.next()["path"], "/file");
     drop(unread);
+    gateway.stop_cleanly();
+}
+
+#[test]
+fn a_trace_of_slow_calls_shows_no_others() {
+    let place = Place::new();
+    let gateway = place.serve();
+    gateway.client().put("file", &[7; 100_000]);
+    gateway.flush();
+    gateway.stop_cleanly();
+    // A READ that takes as long as the test wants.
+    let held = HeldPacks::reads(&place);
+    let gateway = Gateway::start(&place.flags("data"), &[("LD_PRELOAD", &held.library)]);
+    let mut slow = Trace::begin(&place, &["--slower-than=1ms", "--procedure=READ"]);
+    let mut very_slow = Trace::begin(&place, &["--slower-than=1h"]);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| gateway.client().get("file").unwrap());
+        held.wait();
+        held.release();
+        reader.join().unwrap();
+    });
+    let read = slow.next();
+    assert_eq!(read["procedure"], "READ");
+    assert!(read["seconds"].as_f64().unwrap() >= 0.001, "{read}");
+    gateway.stop_cleanly();
+    let mut rest = String::new();
+    very_slow.lines.read_line(&mut rest).unwrap();
+    assert_eq!(rest, "", "it has seen a call that took less than an hour");
+}
+
+#[test]
+fn a_trace_says_how_many_calls_it_has_left_out() {
+    let place = Place::new();
+    let gateway = place.serve();
+    let mut client = gateway.client();
+    client.put("file", b"data");
+    let root = client.mount();
+    let mut attempts = 0..10;
+    let said = loop {
+        let Trace {
+            _program: traces,
+            mut lines,
+            mut messages,
+        } = Trace::begin(&place, &[]);
+        // More than its pipe, its socket and its ring take.
+        for _ in 0..8000 {
+            client.lookup(&root, b"file").unwrap();
+        }
+        let reading = thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
+        let mut said = String::new();
+        messages.read_line(&mut said).unwrap();
+        drop(traces);
+        reading.join().unwrap().unwrap();
+        if said.contains("left out") {
+            break said;
+        }
+        // On a slow machine it took nothing for too long, and was disconnected.
+        attempts.next().unwrap_or_else(|| panic!("{said}"));
+    };
+    let count = said.split(' ').find_map(|word| word.parse::<u64>().ok());
+    assert!(count > Some(0), "{said}");
+    assert!(
+        said.contains("calls are left out here: they came too fast"),
+        "{said}"
+    );
     gateway.stop_cleanly();
 }
 

@@ -90,6 +90,7 @@ fn removed_files_are_listed_and_come_back_after_a_kill() {
         gateway.ask(&["undelete", "/kept"]).stdout,
         "/kept is back\n"
     );
+    gateway.says("/kept is back from the trash: 1 files and directories\n");
     assert_eq!(client.get("kept").unwrap(), [7; 300_000]);
     // The handle of before is valid again.
     assert_eq!(client.read(&handle, 0, 2).unwrap(), [7; 2]);
@@ -98,6 +99,9 @@ fn removed_files_are_listed_and_come_back_after_a_kill() {
     let id = all[1]["id"].to_string();
     let back = undelete(&gateway, &["--id", &id, "--to", "/scratch/old"]);
     assert_eq!(back[0]["path"], "/scratch/old");
+    gateway.says(&format!(
+        "fileid {id} is back from the trash as /scratch/old"
+    ));
     assert_eq!(client.get("replaced").unwrap(), b"new");
     let scratch = client.mount_at("/scratch").unwrap();
     let old = client.lookup(&scratch, b"old").unwrap();

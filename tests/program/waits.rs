@@ -11,6 +11,8 @@ use crate::support::nfs::{Client, Stable, Status};
 use crate::support::signs::Signs;
 use crate::support::{Gateway, Outcome, Place};
 
+const MIB: f64 = 1_048_576.0;
+
 /// More bytes than a gateway of these tests takes while its bucket is unreachable.
 const FILE: usize = 96 << 20;
 
@@ -46,8 +48,8 @@ fn wait_for(status: &Value, name: &str) -> Value {
     found.unwrap_or_else(|| panic!("{name}: {status}")).clone()
 }
 
-/// A gateway with these limits reaches one of them, because its bucket is unreachable and a client writes.
-fn a_limit_is_reached(flags: &[&str], signs: Signs) {
+/// A gateway with these limits reaches the one that this metric shows, because its bucket is unreachable and a client writes.
+fn a_limit_is_reached(flags: &[&str], limit: &str, signs: Signs) {
     let (name, says) = (signs.problem, signs.message);
     let place = Place::new();
     let gateway = place.serve_with("data", &[flags, &[ADMIN]].concat());
@@ -67,8 +69,10 @@ fn a_limit_is_reached(flags: &[&str], signs: Signs) {
         let wait = wait_for(&status, name);
         assert!(wait["total"].as_u64() > Some(0), "{wait}");
         signs.are_seen(&gateway);
-        // A call that has waited for a second is put off, and comes again.
         let scrape = Scrape::of(&gateway);
+        let (full, limit) = (scrape.value(signs.metric), scrape.value(limit));
+        assert!(full <= limit, "{full} of {limit}");
+        // A call that has waited for a second is put off, and comes again.
         let waits_for = name.trim_end_matches("_full");
         let waits = format!("wait_duration_seconds_count{{for=\"{waits_for}\"}}");
         assert!(scrape.value(&waits) > 0.0);
@@ -100,10 +104,12 @@ fn calls_that_wait_for_the_log_are_reported() {
     let signs = Signs {
         trouble: "the log is full",
         metric: "log_bytes",
+        // Of eight segments the last one has no room for a WRITE of 1 MiB.
+        at_least: 28.0 * MIB,
         problem: "log_full",
         message: "calls wait for room in the log",
     };
-    a_limit_is_reached(&flags, signs);
+    a_limit_is_reached(&flags, "log_limit_bytes", signs);
 }
 
 #[test]
@@ -117,10 +123,13 @@ fn calls_that_wait_for_memory_are_reported() {
     let signs = Signs {
         trouble: "memory is full",
         metric: "dirty_bytes",
+        // The rest of memory_limit is for packs in flight, and for reads.
+        at_least: 16.0 * MIB,
         problem: "memory_full",
         message: "writes wait for memory",
     };
-    a_limit_is_reached(&flags, signs);
+    let limit = "memory_limit_bytes{owner=\"blocks\"}";
+    a_limit_is_reached(&flags, limit, signs);
 }
 
 #[test]

@@ -166,7 +166,7 @@ struct SlateMetadata;
 fn metadata(store: &Store) -> Arc<dyn ObjectStore> {
     let inner = store.store.clone();
     Arc::new(CausedStore::new(inner, Cause::Metadata, |cause| {
-        cause == Cause::Merge
+        matches!(cause, Cause::Merge | Cause::Heal)
     }))
 }
 

@@ -141,6 +141,14 @@ impl From<StoreError> for SnapshotError {
     }
 }
 
+/// Packs that the deletion of a snapshot has freed since the start of this gateway: no other snapshot refers to them.
+#[derive(Clone, Copy, Debug)]
+struct Freed {
+    snapshot: SnapshotId,
+    packs: u64,
+    bytes: u64,
+}
+
 /// The snapshots of one volume.
 pub(crate) struct Snapshots {
     context: Context,
@@ -148,6 +156,8 @@ pub(crate) struct Snapshots {
     ordered: Mutex<BTreeSet<SnapshotId>>,
     /// Snapshots that a clone has got hold of when their deletion had begun.
     deferred: Deferred,
+    /// What the deletion that goes on has freed.
+    freed: Mutex<Option<Freed>>,
     /// Counts the steps of deletions.
     steps: watch::Sender<u64>,
     opened: Opened,
@@ -159,6 +169,7 @@ impl Snapshots {
             context,
             ordered: Mutex::default(),
             deferred: Deferred::default(),
+            freed: Mutex::default(),
             steps: watch::Sender::new(0),
             opened: Opened::default(),
         }

@@ -65,6 +65,8 @@ pub struct Status {
     pub used_bytes: u64,
     /// Number of snapshots, those that are not in the bucket yet or are being deleted among them.
     pub snapshots: usize,
+    /// Those of them that are not in the bucket yet: the log has them.
+    pub unpublished_snapshots: usize,
     /// Bytes of packs in the bucket to which snapshots refer, and no live file.
     pub held_bytes: u64,
     /// Objects in the trash: files, and directories that were removed.
@@ -126,6 +128,7 @@ impl Status {
             dedup: rooms.sharing.status(),
             used_bytes: progress.state().used_bytes,
             snapshots: state.snapshots.len(),
+            unpublished_snapshots: state.snapshots.unpublished(),
             held_bytes: progress.state().history.held_bytes,
             trash_entries: trash.files,
             trash_bytes: trash.bytes,

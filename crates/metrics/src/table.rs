@@ -76,6 +76,10 @@ families! {
         "Bytes of disk in use by the log.";
     LOG_LIMIT: Gauge, "log_limit_bytes", Bytes, [],
         "Limit of that.";
+    ARCHIVED_LOGS: Gauge, "archived_logs", None, [],
+        "Archived logs in the local folder, which `forebay log list` shows; counted every 10 s.";
+    ARCHIVED_LOG: Gauge, "archived_log_bytes", Bytes, [],
+        "Bytes of disk that they take.";
     LOG_FLUSH_DURATION: Histogram, "log_flush_duration_seconds", Seconds, ["outcome"],
         "Time that flushes of the log to the local disk took. `outcome` is `ok` or `failed`.";
     LOG_FLUSH_RECORDS: Histogram, "log_flush_records", None, [],
@@ -96,6 +100,10 @@ families! {
         "Content of all packs before compression: `live` (files refer to it) and `dead`.";
     SNAPSHOTS: Gauge, "snapshots", None, [],
         "Snapshots of the volume.";
+    SNAPSHOTS_UNPUBLISHED: Gauge, "snapshots_unpublished", None, [],
+        "Snapshots that wait for publication: the log has them, and the bucket does not yet.";
+    NEXT_SNAPSHOT: Gauge, "next_snapshot_seconds", Seconds, [],
+        "Time until the next snapshot of `snapshot_schedule` is due; missing without a schedule.";
     SNAPSHOT_HELD: Gauge, "snapshot_held_bytes", Bytes, [],
         "Bytes of packs in the bucket to which snapshots refer, and no live file.";
     SNAPSHOT_FAILURES: Counter, "snapshot_failures", None, [],
@@ -134,6 +142,8 @@ families! {
         "Time from the last byte of a call to its reply, for each NFSv3 procedure. `outcome` is `ok`, `error` (an nfsstat3 other than NFS3_OK and JUKEBOX), `retry` (NFS3ERR_JUKEBOX: the client repeats the call later) or `refused` (the call was denied, or could not be decoded).";
     NFS_SLOW_CALLS: Counter, "nfs_slow_calls", None, [],
         "Calls that took at least `slow_call`.";
+    NFS_CALL_WAIT: Histogram, "nfs_call_wait_seconds", Seconds, ["for"],
+        "Time that NFSv3 calls waited, of those that waited. A call counts when it is answered, once for each kind of wait with all waits of that kind together: for its `turn` (its connection has too many calls in flight, or those of all clients hold too much memory), a `repetition` (the first execution of the same call), `memory` for its bytes, memory for `names`, room in the `log`, the `flush` of the log, the `bucket`, the `disk_cache`, a `directory_lock` (names that another call changes), a `node_lock` (a file or directory that another call uses) or the `checkpoint_lock` (a checkpoint is being closed).";
     NFS_ERRORS: Counter, "nfs_errors", None, ["status"],
         "NFSv3 calls that were answered with this nfsstat3.";
     NFS_CALLS_WAITING: Gauge, "nfs_calls_waiting", None, [],
@@ -197,7 +207,7 @@ families! {
     NFS_LOCK_CALLBACKS_FAILED: Counter, "nfs_lock_callbacks_failed", None, [],
         "Failed callbacks for such locks.";
     STORE_REQUEST_DURATION: Histogram, "store_request_duration_seconds", Seconds, ["method", "cause", "outcome"],
-        "Time from a request to the bucket to the first byte of its answer, for each try. `method` is the operation of S3. `cause` is `publish` (packs of changed data), `fetch` (data that a client waits for), `prefetch`, `metadata`, `merge` (of metadata), `collector`, `scrub`, `heal` or `other`. `outcome` is `ok`, `missing`, `condition` (a condition did not hold), `refused` (another 4xx), `throttled` (429 or 503), `failed` (another 5xx) or `unanswered`.";
+        "Time from a request to the bucket to the first byte of its answer, for each try. `method` is the operation of S3. `cause` is `publish` (packs of changed data), `fetch` (data that a client waits for), `prefetch`, `metadata`, `merge` (of metadata), `collector`, `scrub`, `heal` (the metadata that this reads; good copies come from memory or the disk cache, and go to the bucket with `publish`) or `other`. `outcome` is `ok`, `missing`, `condition` (a condition did not hold), `refused` (another 4xx), `throttled` (429 or 503), `failed` (another 5xx) or `unanswered`.";
     STORE_SENT: Counter, "store_sent_bytes", Bytes, ["method", "cause"],
         "Bytes of the bodies of requests to the bucket.";
     STORE_RECEIVED: Counter, "store_received_bytes", Bytes, ["method", "cause"],

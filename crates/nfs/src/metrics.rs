@@ -4,11 +4,13 @@
 //! * `clients`: calls and bytes of each client.
 //! * `lock_answers`: the answers of the lock manager, by their status.
 //! * `files`: the files with the most reads and writes.
+//! * `waits`: the time that calls wait, by kind.
 
 mod calls;
 mod clients;
 mod files;
 mod lock_answers;
+mod waits;
 
 use forebay_metrics::{Counter, Gauge, Samples, Source, table};
 
@@ -18,6 +20,7 @@ use clients::Clients;
 pub use files::BusyFile;
 use files::Files;
 use lock_answers::LockAnswers;
+use waits::Waits;
 
 /// Declares the instruments without labels: field, type, method of [`Samples`], family.
 macro_rules! instruments {
@@ -30,6 +33,7 @@ macro_rules! instruments {
             pub(crate) clients: Clients,
             pub(crate) files: Files,
             pub(crate) lock_answers: LockAnswers,
+            pub(crate) waits: Waits,
         }
 
         impl Source for Metrics {
@@ -38,6 +42,7 @@ macro_rules! instruments {
                 self.calls.collect(samples);
                 self.clients.collect(samples);
                 self.lock_answers.collect(samples);
+                self.waits.collect(samples);
             }
         }
     };

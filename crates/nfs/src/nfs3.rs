@@ -27,6 +27,7 @@ pub(crate) use request::Request;
 #[cfg(feature = "measuring")]
 pub(crate) use request::Target;
 pub(crate) use status::Status;
+pub use status::status_names;
 pub(crate) use wire::MAX_HANDLE_BYTES;
 
 use forebay_vfs::Trees;

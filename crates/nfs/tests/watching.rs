@@ -6,6 +6,7 @@ mod common;
 
 use common::gated::Gated;
 use common::*;
+use forebay_metrics::{Samples, Source};
 use forebay_nfs::{CallFilter, Seen, SeenCall, SeenCalls};
 use forebay_waits::For;
 
@@ -25,6 +26,13 @@ fn call(calls: &mut SeenCalls) -> SeenCall {
 fn waits(call: &SeenCall) -> Vec<For> {
     let waits = call.summary.waits.iter();
     waits.map(|(what, _)| *what).collect()
+}
+
+/// The number of answered calls that have waited for this.
+fn waited(server: &Running, kind: &str) -> f64 {
+    let samples = Samples::of([&*server.metrics as &dyn Source]);
+    let count = samples.number("nfs_call_wait_seconds", &[kind]);
+    count.unwrap_or(0.0)
 }
 
 #[test]
@@ -62,6 +70,7 @@ fn a_call_is_seen_with_what_it_is_about_and_what_it_waited_for() {
     assert_eq!(read.fileid, write.fileid);
     assert_eq!(waits(&read), [For::Bucket]);
     assert!(read.summary.waits[0].1 <= read.time);
+    assert_eq!(waited(&server, "bucket"), 1.0);
     let lookup = call(&mut calls);
     assert_eq!(
         (lookup.procedure, lookup.result),
@@ -101,6 +110,22 @@ fn a_call_behind_too_many_others_waits_for_its_turn() {
     assert_eq!((first.offset, waits(&first)), (Some(0), vec![For::Bucket]));
     assert_eq!(second.offset, Some(1));
     assert_eq!(waits(&second)[0], For::Turn);
+    assert!(waited(&server, "turn") >= 1.0);
+}
+
+#[test]
+fn calls_that_do_not_wait_count_no_waits() {
+    let server = Running::memory();
+    let mut client = server.client();
+    let root = client.root();
+    // A watcher makes the record of each call, which stays empty.
+    let _calls = server.watch.watch(CallFilter::default(), 100);
+    let file = client.create(&root, "file");
+    client.write(&file, 0, b"data");
+    client.getattr(&file);
+    for (_, kind) in For::ALL {
+        assert_eq!(waited(&server, kind), 0.0, "{kind}");
+    }
 }
 
 #[test]

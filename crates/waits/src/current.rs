@@ -37,6 +37,16 @@ pub fn current() -> Option<Call> {
     current.ok().flatten()
 }
 
+/// The record of the call that this thread works on now, if anything was noted for that call. Unlike [`current`], it makes no
+/// record: a call that has not waited costs a comparison.
+#[inline]
+pub fn noted() -> Option<Call> {
+    match FIRST.get() {
+        First::Polling => None,
+        First::Noted | First::No => CURRENT.try_with(|current| current.borrow().clone()).ok()?,
+    }
+}
+
 /// While it lives, this thread polls a call for the first time. The record of the call is made when there is
 /// something to note.
 #[derive(Debug)]
@@ -177,6 +187,21 @@ mod tests {
         drop(first);
         let call = FirstPoll::begin().into_call();
         assert_eq!(waits(&call), []);
+    }
+
+    #[test]
+    fn a_look_at_what_was_noted_makes_no_record() {
+        assert!(noted().is_none());
+        let first = FirstPoll::begin();
+        assert!(noted().is_none());
+        current().unwrap().waited(For::Log, SECOND);
+        assert_eq!(waits(&noted().unwrap()), [(For::Log, SECOND)]);
+        drop(first);
+        assert!(noted().is_none());
+        let call = Call::default();
+        let mut work = pin!(call.scope(Box::pin(poll_fn(|_| Poll::Ready(noted().is_some())))));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(work.as_mut().poll(&mut context) == Poll::Ready(true));
     }
 
     #[test]

@@ -23,6 +23,6 @@ mod current;
 mod record;
 mod wait;
 
-pub use current::{FirstPoll, Scoped, current};
+pub use current::{FirstPoll, Scoped, current, noted};
 pub use record::{Call, For, Requested, Summary};
 pub use wait::{WaitingFor, add, blocking, waiting, waiting_by};

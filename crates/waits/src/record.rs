@@ -157,6 +157,16 @@ impl Call {
         }
     }
 
+    /// Calls `each` with each kind of wait that has ended, and how long these waits took together. Allocates nothing.
+    pub fn ended(&self, mut each: impl FnMut(For, Duration)) {
+        let record = self.lock();
+        for ((what, _), wait) in For::ALL.iter().zip(&record.waits) {
+            if !wait.total.is_zero() {
+                each(*what, wait.total);
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Record> {
         // Held for a few assignments, which cannot leave an inconsistent state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -199,6 +209,19 @@ mod tests {
         call.end(For::Bucket, at(11));
         let bucket = (For::Bucket, 5 * SECOND);
         assert_eq!(call.summary(at(99)).waits.last(), Some(&bucket));
+    }
+
+    #[test]
+    fn waits_that_have_ended_are_reported_by_kind() {
+        let (call, start) = (Call::default(), Instant::now());
+        call.waited(For::Turn, SECOND);
+        call.waited(For::Turn, SECOND);
+        call.begin(For::Flush, start);
+        call.begin(For::Bucket, start);
+        call.end(For::Flush, start + SECOND);
+        let mut ended = Vec::new();
+        call.ended(|what, time| ended.push((what, time)));
+        assert_eq!(ended, [(For::Turn, 2 * SECOND), (For::Flush, SECOND)]);
     }
 
     #[test]

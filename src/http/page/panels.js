@@ -1,7 +1,7 @@
 // What is shown of a gateway: plots, bars and tables.
 
 import { byId, make, setText } from "./dom.js";
-import { age, bytes, each, foreign, latency, money, number, percent, rate, unescaped } from "./format.js";
+import { age, bytes, clock, each, foreign, latency, money, number, percent, rate, unescaped } from "./format.js";
 import { Plot } from "./plot.js";
 import { Table } from "./table.js";
 
@@ -105,6 +105,13 @@ const FLOW = [
   column("written", "written_bytes_per_second", rate),
 ];
 
+/** The snapshots, what they hold, and when the next one is due; null without any. */
+function snapshots({ snapshots: count, snapshot_held_bytes: held, next_snapshot: next }) {
+  const due = next === null ? [] : [`the next one ${clock(next)}`];
+  const all = count > 0 ? [`${number(count)}, which hold ${bytes(held)} that files do not need`] : [];
+  return [...all, ...due].join("; ") || null;
+}
+
 const fileName = ({ path, fileid }) => (path ? unescaped(path) : `file ${fileid}, whose name is not known`);
 const cause = ({ method, cause: why }) => `${why} ${method.toUpperCase()}`;
 
@@ -119,6 +126,7 @@ export class Panels {
   #files;
   #procedures;
   #requests;
+  #waits;
   #facts = make("dl", { class: "facts" });
   #cost = null;
   #costText = make("p", { class: "muted" });
@@ -177,6 +185,14 @@ export class Panels {
         column("median", "median_seconds", latency), column("p99", "p99_seconds", latency),
       ],
     });
+    this.#waits = table("waits", {
+      caption: "What calls wait for", note, empty: "No call has waited in the last 10 s.",
+      columns: [
+        { title: "for", of: (row) => row.for, cell: (row) => foreign(row.for) },
+        { title: "waiting", of: (row) => row.waited_seconds_per_second, cell: (row) => number(row.waited_seconds_per_second) },
+        FLOW[0], column("median", "median_seconds", latency), column("p99", "p99_seconds", latency),
+      ],
+    });
     this.#costTable = new Table({
       caption: "Requests by cause", empty: "No requests since the start.",
       columns: [
@@ -206,6 +222,7 @@ export class Panels {
     this.#files.show(live.files);
     this.#procedures.show(live.procedures);
     this.#requests.show(live.requests);
+    this.#waits.show(live.waits);
   }
 
   /** Shows an answer of `/api/v1/status`. */
@@ -224,6 +241,8 @@ export class Panels {
       Uploads: `${status.uploads_in_flight} in flight, checkpoint ${status.checkpoint} is open`,
       "In the bucket": space.packs === undefined ? "not counted before the first change" : `${bytes(space.stored_bytes)} in ${number(space.packs)} packs`,
       Compression: compression.raw_bytes > 0 ? `${bytes(compression.raw_bytes)} became ${bytes(compression.stored_bytes)}` : null,
+      Snapshots: snapshots(status),
+      Trash: status.trash_objects > 0 ? `${number(status.trash_objects)} files and directories, ${bytes(status.trash_bytes)}` : null,
       "Archived logs": status.archived_logs.logs > 0 ? `${status.archived_logs.logs} with ${bytes(status.archived_logs.bytes)}: see forebay log list` : null,
       Running: `${age(status.uptime_seconds)}, version ${status.version}`,
     });

@@ -36,19 +36,28 @@ pub(crate) fn slow_flushes(place: &Place, milliseconds: u32) -> String {
     library(place, "slow", &text)
 }
 
-/// A bucket, the folder of a place, whose packs can be read only while it is not held.
+/// A bucket, the folder of a place, whose packs can be read, or written, only while it is not held.
 pub(crate) struct HeldPacks {
     /// For `LD_PRELOAD`.
     pub(crate) library: String,
     /// There while packs are held.
     hold: PathBuf,
-    /// There since a read of a pack waits.
+    /// There since somebody waits for a pack.
     waiting: PathBuf,
 }
 
 impl HeldPacks {
-    /// Makes the library; packs are held from now on.
-    pub(crate) fn hold(place: &Place) -> HeldPacks {
+    /// Makes the library; reads of packs are held from now on.
+    pub(crate) fn reads(place: &Place) -> HeldPacks {
+        HeldPacks::hold(place, "==")
+    }
+
+    /// The same for new packs.
+    pub(crate) fn writes(place: &Place) -> HeldPacks {
+        HeldPacks::hold(place, "!=")
+    }
+
+    fn hold(place: &Place, compared: &str) -> HeldPacks {
         let (hold, waiting) = (place.path("hold"), place.path("waiting"));
         let text = format!(
             "int open64(const char *path, int flags, ...) {{\n\
@@ -56,8 +65,8 @@ impl HeldPacks {
                  va_start(more, flags);\n\
                  int mode = flags & O_CREAT ? va_arg(more, int) : 0;\n\
                  va_end(more);\n\
-                 int reads = strstr(path, \"/packs/\") && (flags & O_ACCMODE) == O_RDONLY;\n\
-                 while (reads && access({hold:?}, F_OK) == 0) {{\n\
+                 int held = strstr(path, \"/packs/\") && (flags & O_ACCMODE) {compared} O_RDONLY;\n\
+                 while (held && access({hold:?}, F_OK) == 0) {{\n\
                      close(syscall(SYS_openat, AT_FDCWD, {waiting:?}, O_WRONLY | O_CREAT, 0600));\n\
                      usleep(1000);\n\
                  }}\n\
@@ -71,18 +80,24 @@ impl HeldPacks {
         }
     }
 
-    /// Waits until a read of a pack is held.
+    /// Waits until one is held.
     #[track_caller]
     pub(crate) fn wait(&self) {
         let deadline = Instant::now() + TIMEOUT;
         while !self.waiting.exists() {
-            assert!(Instant::now() < deadline, "no pack is read");
+            assert!(Instant::now() < deadline, "no pack is asked for");
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Lets all reads go on.
-    pub(crate) fn release(self) {
+    /// Lets all of them go on.
+    pub(crate) fn release(&self) {
         fs::remove_file(&self.hold).unwrap();
+    }
+
+    /// Holds those that begin from now on.
+    pub(crate) fn hold_again(&self) {
+        let _ = fs::remove_file(&self.waiting);
+        fs::write(&self.hold, b"").unwrap();
     }
 }

@@ -13,18 +13,27 @@ use crate::metrics::Scrape;
 pub(crate) struct Signs {
     /// The row's first cell.
     pub(crate) trouble: &'static str,
-    /// A series that is above 0 meanwhile, without `forebay_`.
+    /// The series that shows it, without `forebay_`.
     pub(crate) metric: &'static str,
-    /// The problem of the health; empty if there is none.
+    /// By how much the series is above its value before the fault, at least.
+    pub(crate) at_least: f64,
+    /// The problem of the health; empty if the gateway stays healthy.
     pub(crate) problem: &'static str,
     /// A part of the message.
     pub(crate) message: &'static str,
 }
 
 impl Signs {
-    /// Waits until all signs are there. The gateway has an admin HTTP server.
+    /// Waits until all signs are there. The series was 0 before the fault. The gateway has an admin HTTP server.
     #[track_caller]
     pub(crate) fn are_seen(&self, gateway: &Gateway) {
+        self.are_seen_since(&Scrape::default(), gateway);
+    }
+
+    /// The same, where the series had a value `before` the fault.
+    #[track_caller]
+    pub(crate) fn are_seen_since(&self, before: &Scrape, gateway: &Gateway) {
+        assert!(self.at_least > 0.0, "the metric shows nothing");
         self.are_documented();
         gateway.says(self.message);
         let events = gateway.ask(&["events", "--json"]).stdout;
@@ -43,18 +52,22 @@ impl Signs {
             let health = gateway.status()["health"].clone();
             let problems = health["problems"].as_array().unwrap();
             let problem = format!("problem{{name=\"{}\"}}", self.problem);
-            let is_told = self.problem.is_empty()
-                || scrape.value(&problem) == 1.0
+            let is_told = if self.problem.is_empty() {
+                assert_eq!((scrape.value("health"), problems), (0.0, &Vec::new()));
+                true
+            } else {
+                scrape.value(&problem) == 1.0
                     && scrape.value("health") >= 1.0
-                    && problems.iter().any(|one| one["name"] == self.problem);
-            if is_told && scrape.value(self.metric) > 0.0 {
+                    && problems.iter().any(|one| one["name"] == self.problem)
+            };
+            let grown = scrape.value(self.metric) - before.value(self.metric);
+            if is_told && grown >= self.at_least {
                 return;
             }
             assert!(
                 Instant::now() < deadline,
-                "{} is {}, {health}",
-                self.metric,
-                scrape.value(self.metric)
+                "{} has grown by {grown}, {health}",
+                self.metric
             );
             thread::sleep(Duration::from_millis(10));
         }

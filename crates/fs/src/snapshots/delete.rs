@@ -7,7 +7,7 @@ use forebay_meta::{Batch, Key, KeyRange, StoreError};
 use forebay_types::{PackId, SnapshotId};
 use tokio::time::Instant;
 
-use super::Snapshots;
+use super::{Freed, Snapshots};
 use crate::publisher::{AccountUpdates, BetweenCheckpoints, Committer, Halted, kept_name};
 use crate::state::Listed;
 
@@ -44,19 +44,25 @@ impl Snapshots {
     }
 
     /// Passes some of its packs on, or ends the deletion if there are none.
-    async fn pass_on(&self, committer: &Committer, id: SnapshotId) -> Result<(), Halted> {
+    async fn pass_on(
+        &self,
+        committer: &Committer,
+        id: SnapshotId,
+        record: &SnapshotRecord,
+    ) -> Result<(), Halted> {
         let catalog = &self.context.catalog;
         let range = KeyRange::holdings(id);
         let packs = committer
             .insist(|| catalog.records::<Holding>(&range, PACKS))
             .await?;
         let (mut batch, mut updates) = (Batch::new(), AccountUpdates::default());
-        let mut freed = 0;
+        let (mut freed, mut freed_packs) = (0, 0);
         for (key, Holding) in &packs {
             let Key::Holding(_, pack) = key else { continue };
             batch.delete(key);
             if let Some(bytes) = self.pass_pack(committer, *pack, &mut batch).await? {
                 freed += bytes;
+                freed_packs += 1;
                 updates.release(*pack);
             }
         }
@@ -68,10 +74,30 @@ impl Snapshots {
         if freed > 0 {
             self.context.progress.tidy();
         }
+        let all = self.add_freed(id, freed_packs, freed);
         if is_last {
             self.context.list.remove(id);
+            tracing::info!(
+                "snapshot {:?} of {} is deleted: {} packs with {} bytes that only it held are free",
+                record.name,
+                record.made_by,
+                all.packs,
+                all.bytes
+            );
         }
         Ok(())
+    }
+
+    /// Adds to what the deletion of a snapshot has freed. Returns the sum.
+    fn add_freed(&self, snapshot: SnapshotId, packs: u64, bytes: u64) -> Freed {
+        let mut freed = self.freed.lock();
+        let before = freed.filter(|freed| freed.snapshot == snapshot);
+        let (before_packs, before_bytes) = before.map_or((0, 0), |one| (one.packs, one.bytes));
+        *freed.insert(Freed {
+            snapshot,
+            packs: before_packs + packs,
+            bytes: before_bytes + bytes,
+        })
     }
 
     /// Passes a held pack on to the next snapshot that refers to it. If there is none, the pack is dead: returns its
@@ -161,7 +187,7 @@ impl BetweenCheckpoints for Snapshots {
             committer.insist(|| store.release(&name)).await?;
             self.context.list.set_released(id);
         } else {
-            self.pass_on(committer, id).await?;
+            self.pass_on(committer, id, &record).await?;
         }
         self.steps.send_modify(|steps| *steps += 1);
         Ok(())

@@ -100,6 +100,13 @@ impl SnapshotList {
         self.0.lock().listed.remove(&id);
     }
 
+    /// Number of snapshots that the bucket does not have yet.
+    pub(crate) fn unpublished(&self) -> usize {
+        let snapshots = self.0.lock();
+        let listed = snapshots.listed.values();
+        listed.filter(|one| !one.is_published).count()
+    }
+
     /// The snapshot with this name, unless it is being deleted.
     pub(crate) fn named(&self, name: &str) -> Option<(SnapshotId, Listed)> {
         let snapshots = self.0.lock();

@@ -38,6 +38,17 @@ impl Volume {
         request: &RestoreRequest,
     ) -> Result<Restored, RestoreError> {
         let restoring = self.rooms.restore.run(request, self.commit);
-        caused(Cause::Metadata, Box::pin(restoring)).await
+        let restored = caused(Cause::Metadata, Box::pin(restoring)).await?;
+        let aside = restored.moved_aside.as_ref().map_or(String::new(), |path| {
+            format!("; the object that was there is now {}", path.escape_ascii())
+        });
+        tracing::info!(
+            "{} is restored from snapshot {:?}: {} objects with {} bytes{aside}",
+            restored.path.escape_ascii(),
+            request.snapshot,
+            restored.objects,
+            restored.bytes
+        );
+        Ok(restored)
     }
 }

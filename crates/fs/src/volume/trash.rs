@@ -49,6 +49,7 @@ impl Volume {
         let restored = self.files.undelete(wanted, to, back).await?;
         self.files.stable(restored.end, self.commit).await?;
         let Restored { objects, left, .. } = restored;
+        say(wanted, to, objects, left);
         match restored.stopped_by {
             None => Ok(Undeleted { objects, left }),
             Some(why) => Err(TrashError::Partly { back: objects, why }),
@@ -63,6 +64,20 @@ impl Volume {
     pub async fn empty_trash(&self) -> Result<u64> {
         self.files.empty_trash().await
     }
+}
+
+/// Logs what is back.
+fn say(wanted: &Wanted, to: Option<&[u8]>, objects: u64, left: u64) {
+    let what = match wanted {
+        Wanted::Id(inode) => format!("fileid {inode}"),
+        Wanted::Path(path) => path.escape_ascii().to_string(),
+    };
+    let to = to.map_or(String::new(), |to| format!(" as {}", to.escape_ascii()));
+    let left = match left {
+        0 => String::new(),
+        left => format!("; {left} stay there, since something else has their path"),
+    };
+    tracing::info!("{what} is back from the trash{to}: {objects} files and directories{left}");
 }
 
 impl forebay_vfs::Trash for Volume {

@@ -45,7 +45,18 @@ impl<F: Trees> Session<F> {
     #[inline]
     pub(crate) fn count(&self, record: &[u8], outcome: &Outcome, time: Duration) {
         if let Outcome::Reply(reply) = outcome {
+            if let Some(call) = forebay_waits::noted() {
+                self.count_waits(record, &call);
+            }
             self.count_reply(record, reply, time);
+        }
+    }
+
+    /// Counts what an answered NFS call has waited for.
+    #[cold]
+    fn count_waits(&self, record: &[u8], call: &forebay_waits::Call) {
+        if let Some((nfs3::PROGRAM, _)) = rpc::wanted(record) {
+            self.engine.metrics.waits.answered(call);
         }
     }
 

@@ -6,6 +6,11 @@ use forebay_vfs::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status(pub(crate) u32);
 
+/// The names of all values of `nfsstat3` but NFS3_OK, as metrics have them.
+pub fn status_names() -> impl Iterator<Item = &'static str> {
+    Status::NAMES.iter().map(|(_, name)| *name)
+}
+
 impl Status {
     /// All values with their names (RFC 1813, section 2.6), but for NFS3_OK.
     pub(crate) const NAMES: [(u32, &str); 28] = [

@@ -34,7 +34,8 @@ pub enum Cause {
     Collector,
     /// To verify what the bucket has.
     Scrub,
-    /// To replace damaged frames.
+    /// To replace damaged frames: the metadata of their files. Good copies come from memory or the disk cache, and are put
+    /// into the bucket like changed data.
     Heal,
     /// Anything else: to find the volume, its keys and its holder, and to test the store.
     Other,

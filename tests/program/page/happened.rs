@@ -1,0 +1,82 @@
+//! What has happened to a gateway is listed on its page.
+
+use std::thread;
+
+use serde_json::json;
+
+use crate::admin_http::address;
+use crate::damage::damage_pack_with;
+use crate::support::browser::Browser;
+use crate::support::nfs::{Client, IO};
+use crate::support::preload::HeldPacks;
+use crate::support::{Gateway, Place};
+
+#[test]
+#[ignore = "needs chromium; .ci/run runs it"]
+fn snapshots_slow_calls_damage_and_a_takeover_are_what_has_happened() {
+    let place = Place::new();
+    let gateway = place.serve();
+    for (name, data) in [
+        ("slow", b"slow bytes"),
+        ("last", b"last bytes"),
+        ("bad", b"some bytes"),
+    ] {
+        // A pack for each.
+        gateway.client().put(name, data);
+        gateway.flush();
+    }
+    gateway.stop_cleanly();
+    damage_pack_with(&place, b"some bytes");
+    let held = HeldPacks::reads(&place);
+    let mut flags = place.flags("elsewhere");
+    let own = [
+        "--admin-listen=127.0.0.1:0",
+        "--checkpoint-interval=1h",
+        "--slow-call=1ms",
+    ];
+    flags.extend(own.map(str::to_owned));
+    let gateway = Gateway::start(&flags, &[("LD_PRELOAD", &held.library)]);
+    let port = gateway.port();
+    let mut browser = Browser::open(&format!("http://{}/", address(&gateway)));
+    let happened = |part: &str| {
+        let part = json!(part);
+        format!("document.getElementById('events').innerText.includes({part})")
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| Client::connect(port).get("slow").unwrap());
+        held.wait();
+        held.release();
+    });
+    browser.until(&happened("slow call: READ took "));
+    assert_eq!(gateway.client().get("bad"), Err(IO));
+    browser.until(&happened("damaged"));
+    let succeeds = |line: &[&str]| assert!(gateway.ask(line).status.success(), "{line:?}");
+    succeeds(&["snapshot", "create", "before upgrade"]);
+    gateway.client().put("slow", b"other bytes");
+    gateway.flush();
+    browser.until(&happened("snapshot \"before upgrade\" is in the bucket"));
+    let facts = "document.getElementById('facts').innerText";
+    browser.until(&format!("{facts}.includes('Snapshots')"));
+    browser.until(&format!("/1, which hold [1-9]/.test({facts})"));
+    succeeds(&["snapshot", "delete", "before upgrade"]);
+    browser.until(&happened("snapshot \"before upgrade\" of uid "));
+
+    // A call that waits for the bucket keeps the fenced gateway until the page has its last message.
+    held.hold_again();
+    let second = thread::scope(|scope| {
+        let reader = scope.spawn(move || Client::connect(port).get("last"));
+        held.wait();
+        let second = place.serve_with("second", &["--take-over"]);
+        gateway.client().put("slow", b"too late");
+        assert!(!gateway.ask(&["flush", "--timeout=50s"]).status.success());
+        browser.until(&happened("another gateway has taken over"));
+        browser.photograph("happened");
+        held.release();
+        let _ = reader.join();
+        second
+    });
+    assert_eq!(gateway.ends().0, Some(3));
+    browser.until("document.getElementById('word').textContent === 'No answer'");
+    browser.until(&happened("another gateway has taken over"));
+    second.stop_cleanly();
+}
