@@ -12,7 +12,7 @@
 //! left beside the metadata is removed at the next restore.
 
 use forebay_environment::META_PREFIX;
-use forebay_meta::record::{SnapshotRecord, Timestamp, VolumeState, kept_name};
+use forebay_meta::record::{MAX_SNAPSHOTS, SnapshotRecord, Timestamp, VolumeState, kept_name};
 use forebay_meta::volume::holder::StoredHolder;
 use forebay_meta::volume::keys::Expected;
 use forebay_meta::{Batch, Key, MetaStore, SlateSettings, SlateStore};
@@ -29,8 +29,6 @@ use crate::volume::{TIMEOUT, Volume};
 
 /// Where the store is prepared, under the volume's prefix.
 const BESIDE: &str = "meta-restore";
-/// Most snapshots of a volume, before which there is room for one more.
-pub const MAX_SNAPSHOTS: usize = 1024;
 
 /// How to restore a volume.
 #[derive(Clone, Debug)]
