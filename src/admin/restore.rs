@@ -13,7 +13,7 @@ use super::status::size;
 pub struct RestoreOrder {
     /// The file or directory in the snapshot.
     pub path: VolumePath,
-    /// Name of the snapshot.
+    /// The snapshot: its name or number.
     pub from: String,
     /// The path that it gets; the same one if not given.
     pub to: Option<VolumePath>,

@@ -14,7 +14,7 @@ pub enum SnapshotRequest {
     List,
     /// Show one.
     Show {
-        /// Its name.
+        /// Its name, or its number.
         name: String,
     },
     /// Make one of everything that was acknowledged before.
@@ -26,7 +26,7 @@ pub enum SnapshotRequest {
     },
     /// Delete one.
     Delete {
-        /// Its name.
+        /// Its name, or its number.
         name: String,
     },
 }

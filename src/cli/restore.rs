@@ -57,7 +57,7 @@ pub(super) fn command(json: &Arg) -> Command {
             .long("from")
             .value_name("snapshot")
             .required_unless_present("volume")
-            .help("Name of the snapshot"),
+            .help("The snapshot: its name or number"),
     )
     .arg(
         Arg::new("to")

@@ -23,7 +23,7 @@ pub(super) fn request(name: &str, matches: &ArgMatches) -> SnapshotRequest {
 /// `snapshot` and its subcommands.
 pub(super) fn command(json: &Arg) -> Command {
     let name = |help: &'static str| Arg::new("name").value_name("name").help(help);
-    let existing = name("The name of the snapshot").required(true);
+    let existing = name("The snapshot: its name or number").required(true);
     let with_json = |name, about| configured(name, about).arg(json.clone());
     Command::new("snapshot")
         .about("Make, list, compare or delete snapshots of the volume")

@@ -259,7 +259,8 @@ impl NfsGateway {
             }
         };
         let mut all = volume.snapshots().await?;
-        all.retain(|one| one.name == name);
+        let given = volume.snapshot_given(&name);
+        all.retain(|one| Some(one.id) == given);
         if all.is_empty() {
             return Err(SnapshotError::NotFound(name));
         }

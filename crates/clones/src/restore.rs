@@ -11,7 +11,7 @@
 //! A crash before the last step leaves the volume as it was, with one snapshot more; after it the volume is restored. What is
 //! left beside the metadata is removed at the next restore.
 
-use forebay_meta::record::{SnapshotRecord, Timestamp, VolumeState, kept_name};
+use forebay_meta::record::{MAX_SNAPSHOTS, SnapshotRecord, Timestamp, VolumeState, kept_name};
 use forebay_meta::volume::holder::StoredHolder;
 use forebay_meta::volume::keys::Expected;
 use forebay_meta::{Batch, Key, MetaStore};
@@ -24,8 +24,6 @@ use crate::patch;
 use crate::states::{Slate, States};
 use crate::volume::Volume;
 
-/// Most snapshots of a volume, before which there is room for one more.
-pub const MAX_SNAPSHOTS: usize = 1024;
 
 /// How to restore a volume.
 #[derive(Clone, Debug)]

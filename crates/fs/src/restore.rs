@@ -55,7 +55,7 @@ pub(crate) struct Context {
 /// The object to put back. Paths begin at the volume's root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreRequest {
-    /// Name of the snapshot.
+    /// Name of the snapshot, or its number.
     pub snapshot: String,
     /// The file or directory in the snapshot.
     pub path: Vec<u8>,
@@ -207,9 +207,10 @@ impl Restore {
         let _turn = self.turn.try_lock().map_err(|_| RestoreError::Busy)?;
         self.made.store(0, Ordering::Relaxed);
         let context = &self.context;
-        let name = &request.snapshot;
-        let found = context.state.snapshots.named(name);
-        let (snapshot, _) = found.ok_or_else(|| SnapshotError::NotFound(name.clone()))?;
+        let given = &request.snapshot;
+        let found = context.state.snapshots.given(given);
+        let (snapshot, listed) = found.ok_or_else(|| SnapshotError::NotFound(given.clone()))?;
+        let name = &listed.record.name;
         let view = context.snapshots.open(name).await?;
         let source = self.in_snapshot(&view, request).await?;
         let path = request.to.as_ref().unwrap_or(&request.path);

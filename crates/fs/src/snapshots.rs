@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use forebay_clones::holds;
 pub use forebay_meta::held::Holds;
-use forebay_meta::record::{SnapshotRecord, Timestamp};
+use forebay_meta::record::{MAX_SNAPSHOTS, SnapshotRecord, Timestamp};
 use forebay_meta::{Catalog, StoreError};
 use forebay_object::Store;
 use forebay_pack_store::PackStore;
@@ -39,7 +39,7 @@ use opened::Opened;
 pub(crate) use space::SpaceOfSnapshots;
 
 use crate::publisher::{Progress, kept_name};
-use crate::state::{BadSnapshotName, MAX_SNAPSHOTS, Signals, SnapshotList};
+use crate::state::{BadSnapshotName, Listed, Signals, SnapshotList};
 
 /// The rooms that snapshots use.
 pub(crate) struct Context {
@@ -175,14 +175,27 @@ impl Snapshots {
         }
     }
 
-    /// The snapshot with this name.
-    pub(crate) async fn open(&self, name: &str) -> Result<Arc<View>, SnapshotError> {
-        let found = self.context.list.named(name);
-        let (id, listed) = found.ok_or_else(|| SnapshotError::NotFound(name.to_owned()))?;
-        if !listed.is_published {
-            return Err(SnapshotError::NotPublished(name.to_owned()));
+    /// The snapshot with this name, or with this number if none has that name.
+    pub(crate) async fn open(&self, name_or_number: &str) -> Result<Arc<View>, SnapshotError> {
+        let (id, name) = self.published(name_or_number)?;
+        self.opened.get(id, || self.view(id, &name)).await
+    }
+
+    /// A snapshot that the bucket has, and its name.
+    fn published(&self, name_or_number: &str) -> Result<(SnapshotId, String), SnapshotError> {
+        let found = self.context.list.given(name_or_number);
+        let not_found = || SnapshotError::NotFound(name_or_number.to_owned());
+        let (
+            id,
+            Listed {
+                record,
+                is_published,
+            },
+        ) = found.ok_or_else(not_found)?;
+        match is_published {
+            true => Ok((id, record.name)),
+            false => Err(SnapshotError::NotPublished(record.name)),
         }
-        self.opened.get(id, || self.view(id, name)).await
     }
 
     async fn view(&self, id: SnapshotId, name: &str) -> Result<View, SnapshotError> {
@@ -227,19 +240,15 @@ impl Snapshots {
         }
     }
 
-    /// Deletes the snapshot with this name. Returns when the bucket has a state in which its deletion has begun, which
+    /// Deletes the snapshot with this name, or with this number if none has that name. Returns when the bucket has a state in which its deletion has begun, which
     /// goes on in the background: its name is free, and nothing can be read from it.
-    pub(crate) async fn delete(&self, name: &str) -> Result<(), SnapshotError> {
-        let found = self.context.list.named(name);
-        let (id, listed) = found.ok_or_else(|| SnapshotError::NotFound(name.to_owned()))?;
-        if !listed.is_published {
-            return Err(SnapshotError::NotPublished(name.to_owned()));
-        }
+    pub(crate) async fn delete(&self, name_or_number: &str) -> Result<(), SnapshotError> {
+        let (id, name) = self.published(name_or_number)?;
         let holders = holds::holders(&self.context.store, self.context.volume, id).await;
         let holders = holders.map_err(|error| SnapshotError::Bucket(error.to_string()))?;
         if !holders.is_empty() {
             return Err(SnapshotError::Cloned {
-                name: name.to_owned(),
+                name,
                 clones: holders.join(", "),
             });
         }
@@ -249,8 +258,7 @@ impl Snapshots {
         self.context.signals.wake_publisher();
         loop {
             steps.mark_unchanged();
-            let named = self.context.list.named(name);
-            if named.is_none_or(|(other, _)| other != id) {
+            if !self.context.list.has(id) {
                 return Ok(());
             }
             tokio::select! {

@@ -76,7 +76,7 @@ pub(crate) use read_streams::{Stream, steps};
 pub(crate) use signals::Signals;
 pub use signals::Stopped;
 pub use snapshot_list::BadSnapshotName;
-pub(crate) use snapshot_list::{Listed, MAX_SNAPSHOTS, SnapshotList, check_name};
+pub(crate) use snapshot_list::{Listed, SnapshotList, check_name};
 pub(crate) use store_trouble::StoreTrouble;
 pub(crate) use trash::{ListedPlace, Trash};
 

@@ -25,7 +25,8 @@ pub use pack_frames::{KnownFrame, PART_FRAMES, PackFrames, Referrer};
 pub use quota::{QuotaRecord, Recount, UsageRecord};
 pub use scrub::{ScrubRecord, ScrubResult};
 pub use snapshot::{
-    HeldPack, Holding, MAX_SNAPSHOT_NAME, PackLife, SnapshotRecord, holder, kept_name,
+    HeldPack, Holding, MAX_SNAPSHOT_NAME, MAX_SNAPSHOTS, PackLife, SnapshotRecord, holder,
+    kept_name,
 };
 pub use trash::{TrashOwner, TrashRecord, TrashUntil};
 pub use truncated::{Truncated, TruncatedBlocks};

@@ -1,13 +1,13 @@
 //! Making snapshots.
 
-use forebay_meta::record::SnapshotRecord;
+use forebay_meta::record::{MAX_SNAPSHOTS, SnapshotRecord};
 use forebay_types::{CommitNumber, Lsn};
 use forebay_vfs::Error;
 use forebay_view::convert;
 
 use super::Files;
 use crate::snapshots::{SnapshotError, SnapshotInfo, Snapshots};
-use crate::state::{MAX_SNAPSHOTS, Refusal, check_name};
+use crate::state::{Refusal, check_name};
 
 impl Files {
     /// Makes a snapshot of the volume, exactly here in the order of all changes. Returns it and the position that must

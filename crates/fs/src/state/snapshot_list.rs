@@ -9,9 +9,6 @@ use forebay_types::SnapshotId;
 use forebay_vfs::Timestamp;
 use parking_lot::Mutex;
 
-/// How many snapshots a volume may have. Each commit writes a list of all of them.
-pub(crate) const MAX_SNAPSHOTS: usize = 1024;
-
 /// A snapshot, and whether the bucket has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
@@ -113,6 +110,17 @@ impl SnapshotList {
         let mut listed = snapshots.listed.iter();
         let found = listed.find(|(_, one)| one.record.name == name && !one.record.is_being_deleted);
         found.map(|(id, one)| (*id, one.clone()))
+    }
+
+    /// The snapshot that a command names: by its name, or by its number if none has that name. None that is being deleted.
+    pub(crate) fn given(&self, name_or_number: &str) -> Option<(SnapshotId, Listed)> {
+        let numbered = || {
+            let id = SnapshotId(name_or_number.parse().ok()?);
+            let snapshots = self.0.lock();
+            let one = snapshots.listed.get(&id)?;
+            (!one.record.is_being_deleted).then(|| (id, one.clone()))
+        };
+        self.named(name_or_number).or_else(numbered)
     }
 
     /// The name of a snapshot that is not being deleted, and whether the bucket has it.
@@ -267,6 +275,12 @@ mod tests {
         let opened = list.changed();
         assert_eq!(list.next(), SnapshotId(5), "numbers are not used again");
         list.add(SnapshotId(5), record("made", 0));
+        let given = |text| list.given(text).map(|(id, _)| id.0);
+        assert_eq!(
+            (given("old"), given("1"), given("5")),
+            (Some(1), Some(1), Some(5))
+        );
+        assert_eq!((given("3"), given("-1"), given("")), (None, None, None));
         let life = |born, died| PackLife {
             born: CommitNumber(born),
             died: CommitNumber(died),
@@ -285,6 +299,7 @@ mod tests {
         list.set_released(SnapshotId(2));
         assert_eq!(list.holder(&life(0, 9)), Some(SnapshotId(1)));
         assert!(list.named("new").is_none(), "its name is free");
+        assert!(list.given("2").is_none());
         assert!(!list.has(SnapshotId(2)));
         assert_ne!(list.changed(), opened);
         let names = list.names_after(1, 9);
@@ -298,6 +313,9 @@ mod tests {
         assert_eq!(list.holder(&life(0, 9)), Some(SnapshotId(5)));
         list.remove(SnapshotId(2));
         assert_eq!(list.len(), 2);
+        list.add(SnapshotId(6), record("1", 0));
+        let given = list.given("1").map(|(id, _)| id);
+        assert_eq!(given, Some(SnapshotId(6)), "a name comes before a number");
     }
 
     #[test]

@@ -47,7 +47,13 @@ impl Volume {
         infos.collect()
     }
 
-    /// Opens a snapshot for reading. It reads through this volume's caches of frames and metadata.
+    /// The number of the snapshot with this name, or of the one with this number if none has that name.
+    pub fn snapshot_given(&self, name_or_number: &str) -> Option<SnapshotId> {
+        let given = self.rooms.state.snapshots.given(name_or_number);
+        given.map(|(id, _)| id)
+    }
+
+    /// Opens a snapshot, given by its name or number, for reading. It reads through this volume's caches of frames and metadata.
     ///
     /// # Errors
     ///
@@ -56,7 +62,7 @@ impl Volume {
         self.rooms.snapshots.open(name).await
     }
 
-    /// Deletes a snapshot. Returns when the bucket knows that its deletion has begun; its space is given back in the
+    /// Deletes a snapshot, given by its name or number. Returns when the bucket knows that its deletion has begun; its space is given back in the
     /// background. While the bucket does not answer, it waits.
     ///
     /// # Errors

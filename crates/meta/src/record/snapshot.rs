@@ -17,6 +17,9 @@ const VERSION: u8 = 1;
 /// Longest name of a snapshot, in bytes.
 pub const MAX_SNAPSHOT_NAME: usize = 128;
 
+/// Most snapshots of a volume. Each commit writes a list of all of them.
+pub const MAX_SNAPSHOTS: usize = 1024;
+
 /// The name under which the store of metadata [keeps](crate::MetaStore::keep) the state of a snapshot.
 pub fn kept_name(id: SnapshotId) -> String {
     format!("forebay-snapshot-{id}")

@@ -30,6 +30,9 @@ use super::event::{EventReader, NameEvent, What};
 use super::ranges::Ranges;
 use super::tree::Tree;
 
+/// The names of trees that a restore makes begin with this.
+const STAGED_NAME: &[u8] = b".forebay-restore";
+
 /// The longest path, in bytes, that is made below the folder.
 const LONGEST_PATH: usize = 3072;
 
@@ -85,7 +88,8 @@ pub enum Content {
     Merged,
     /// The writes of the log over the content of the bucket, to which other gateways have written since.
     MergedWithLater,
-    /// The writes of the log; everything else is zeros here, but was something else in the volume.
+    /// The writes of the log; everything else is zeros here, but was something else in the volume. Also of a file that a
+    /// restore had begun to make out of a snapshot, of which the log has the size alone.
     RangesOnly,
     /// The writes of the log; the bytes below them could not be read.
     BaseFailed(String),
@@ -230,6 +234,13 @@ fn describe(names: &[Vec<u8>]) -> String {
     parts.fold(String::new(), |path, name| path + "/" + &name)
 }
 
+/// Whether a file belongs to a tree that a restore out of a snapshot has begun to make: nothing has the name that was asked
+/// for before the bucket has its content.
+fn is_of_a_restore(target: &Path) -> bool {
+    let mut names = target.iter().map(OsStr::as_bytes);
+    names.any(|name| name.starts_with(STAGED_NAME))
+}
+
 /// The path of a salvaged file, below the folder.
 fn target(begins: Inode, names: &[Vec<u8>], inode: Inode) -> PathBuf {
     let mut path = match begins {
@@ -286,6 +297,8 @@ impl Salvager<'_> {
             attributes: tree.record(inode).cloned(),
         };
         match (tree.is_new(inode), base) {
+            // The log has the sizes of its files alone.
+            (Some(true), _) if is_of_a_restore(&making.target) => {}
             (Some(true), _) => making.content = Content::Whole,
             (Some(false), Some(base)) => {
                 let below = base.record(inode).await?;
