@@ -1,8 +1,9 @@
 //! Publishing snapshots: the state of a checkpoint that ended with one stays readable in the bucket.
 //!
-//! The batch of that checkpoint has the snapshot's record. Before the next batch is committed, the store of metadata keeps
-//! the state under the snapshot's number. A crash in between is found at the next opening: the record has the number of
-//! the last commit, and no state is kept for it.
+//! The batch of that checkpoint has the snapshot's record, and says under which name its state will be kept: SlateDB does
+//! that with the manifest of the batch, without a further request. A store that cannot do it, or does not get to it in
+//! time, keeps the state before the next batch is committed. A crash in between is found at the next opening: the record has
+//! the number of the last commit, and no state is kept for it.
 
 pub(crate) use forebay_meta::record::kept_name;
 use forebay_meta::record::{SnapshotRecord, VolumeState};
@@ -33,10 +34,11 @@ impl Publisher {
             ..record.clone()
         };
         batch.put(&Key::Snapshot(id), &record);
+        batch.keep_as(&kept_name(id));
         (id, record)
     }
 
-    /// Keeps the state of the last commit, which is that of this snapshot.
+    /// Keeps the state of the last commit, which is that of this snapshot, if the commit has not done it.
     pub(super) async fn keep_snapshot(
         &self,
         id: SnapshotId,
