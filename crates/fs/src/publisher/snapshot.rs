@@ -93,3 +93,49 @@ pub(crate) async fn load(
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_meta::record::Timestamp;
+    use forebay_types::{CommitNumber, Lsn};
+
+    use super::*;
+    use crate::testing::World;
+
+    fn made_by(commit: u64) -> SnapshotRecord {
+        SnapshotRecord {
+            is_being_deleted: false,
+            commit: CommitNumber(commit),
+            lsn: Lsn(0),
+            used_bytes: 0,
+            used_inodes: 0,
+            made: Timestamp {
+                seconds: 0,
+                nanos: 0,
+            },
+            name: commit.to_string(),
+            made_by: String::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_state_of_the_last_commit_is_kept_if_a_crash_came_before_that() {
+        let world = World::new(|_| {});
+        let store = world.catalog.store();
+        let mut batch = Batch::new();
+        for number in [4, 5] {
+            let key = Key::Snapshot(SnapshotId(number));
+            batch.put(&key, &made_by(number));
+        }
+        store.commit(&batch).await.unwrap();
+        let mut state = world.progress.state();
+        state.history.last_snapshot = 5;
+        state.history.commit = CommitNumber(5);
+        let found = load(&world.catalog, &state).await.unwrap();
+        let ids: Vec<_> = found.iter().map(|(id, _)| id.0).collect();
+        assert_eq!(ids, [4, 5]);
+        // Of an earlier commit, the state now is another one.
+        let kept: Vec<_> = store.kept().await.unwrap().into_iter().collect();
+        assert_eq!(kept, [kept_name(SnapshotId(5))]);
+    }
+}
