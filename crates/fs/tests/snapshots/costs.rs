@@ -60,7 +60,8 @@ async fn client(volume: Volume, number: u64, is_over: Arc<AtomicBool>) -> Calls 
         }
         let begun = Instant::now();
         let at = round % 16 * 4096;
-        let written = volume.write(&ROOT, file, at, &bytes, Stability::Unstable);
+        let caller = ROOT;
+        let written = volume.write(&caller, file, at, &bytes, Stability::Unstable);
         written.await.unwrap();
         calls.quick.push(begun.elapsed());
         let begun = Instant::now();
@@ -160,7 +161,7 @@ fn measured_create_beside_writers() {
             change(1000, 0o640 + number % 8);
             timed_snapshot(&life, &format!("away-{number}"))
         };
-        (0..63).map(create).collect()
+        (0..63_u32).map(create).collect()
     });
     with_clients(&life, "63 wait", || vec![timed_snapshot(&life, "last")]);
     bucket.controls.set_down(false);
