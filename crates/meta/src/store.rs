@@ -85,6 +85,12 @@ pub trait MetaStore: Send + Sync {
         Ok(None)
     }
 
+    /// Keys that divide the entries into pieces with about as many bytes each, for those that read all of them: in any order,
+    /// as far as that is known without a request.
+    fn divisions(&self) -> Vec<Bytes> {
+        Vec::new()
+    }
+
     /// Ends all work in the background. Changes for which [`commit`](MetaStore::commit) returned
     /// are in the bucket whether this is called or not. Later calls fail.
     async fn close(&self) -> Result<(), StoreError>;

@@ -339,7 +339,7 @@ mod tests {
             accounts: world.accounts().await,
             trouble: StoreTrouble::new(world.store.health.clone()),
             next_inode: 1000,
-            verifier: Verifier::default(),
+            verifier: Verifier([0; 8]),
             start: Lsn(0),
             snapshots: SnapshotList::new(0, Default::default(), []),
         }));
