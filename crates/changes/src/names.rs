@@ -176,9 +176,12 @@ impl Moved {
 fn paired(inode: Inode, names: Names) -> impl Iterator<Item = Pathless> {
     let Names {
         is_directory,
-        lost,
-        got,
+        mut lost,
+        mut got,
     } = names;
+    // The names came in any order.
+    lost.sort();
+    got.sort();
     let (mut lost, mut got) = (lost.into_iter(), got.into_iter());
     std::iter::from_fn(move || {
         let (what, place) = match (lost.next(), got.next()) {
