@@ -1,6 +1,7 @@
 //! The comparison of two moments.
 
 use std::io;
+use std::sync::Arc;
 
 use forebay_meta::StoreError;
 use forebay_meta::error::Corrupt;
@@ -37,9 +38,9 @@ pub async fn compare(
     pair: &Pair,
     each: impl FnMut(Change) -> io::Result<()>,
 ) -> Result<(), CompareError> {
-    let mut objects = Objects::find(pair).await?;
+    let objects = Arc::new(Objects::find(pair).await?);
     let mut output = Output::new(pair, each);
-    compare_names(pair, &mut objects, &mut output).await?;
-    show_rest(pair, &mut objects, &mut output).await?;
+    compare_names(pair, &objects, &mut output).await?;
+    show_rest(pair, &objects, &mut output).await?;
     output.flush().await
 }

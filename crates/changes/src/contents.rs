@@ -43,7 +43,8 @@ pub(crate) async fn look_into(
 ) -> Result<BTreeSet<Inode>, StoreError> {
     let groups = looks.chunk_by(|one, next| next.inode.0 - one.inode.0 <= GAP);
     let groups = groups.flat_map(|group| group.chunks(GROUP));
-    let compared = groups.map(|group| differing(pair, group));
+    // Collected: a future that is sent to another thread must not hold the closures.
+    let compared: Vec<_> = groups.map(|group| differing(pair, group)).collect();
     let compared = stream::iter(compared).buffer_unordered(PARALLEL);
     let all: Vec<Vec<Inode>> = compared.try_collect().await?;
     Ok(all.into_iter().flatten().collect())

@@ -12,6 +12,8 @@
 //!                 object that was not renamed is found
 //! ```
 //!
+//! Where much has to be read, steps 1 and 2 go through pieces of the keys at the same time, one for each processor and four at most.
+//!
 //! Paths are put together from the names of directories, which are looked up on demand (`paths.rs`).
 //!
 //! # Memory
@@ -29,6 +31,7 @@ mod output;
 mod pair;
 mod paths;
 mod versions;
+mod workers;
 
 pub use change::{Change, What};
 pub use compare::{CompareError, compare};

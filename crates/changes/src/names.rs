@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use forebay_meta::error::Corrupt;
 use forebay_meta::record::{NameRecord, Record};
-use forebay_meta::{Key, KeyRange};
+use forebay_meta::{Key, KeyRange, StoreError};
 use forebay_types::Inode;
+use tokio::sync::mpsc;
 
 use crate::change::{Change, is_directory};
 use crate::compare::CompareError;
@@ -14,6 +16,7 @@ use crate::objects::{Marks, Objects};
 use crate::output::{Fact, Output, Pathless};
 use crate::pair::{Difference, Pages, Pair};
 use crate::paths::Place;
+use crate::workers::Workers;
 
 /// The names that objects of both moments have lost and got.
 #[derive(Default)]
@@ -26,30 +29,71 @@ struct Names {
     got: Vec<Place>,
 }
 
-/// Yields everything about names.
-pub(crate) async fn compare_names<E>(
+/// What a page of names shows.
+struct Found {
+    /// Objects that changed, and whose names are the same in both moments.
+    changed: Vec<(Inode, Place)>,
+    differences: Vec<Difference>,
+}
+
+/// Sends what the names in a range show, until there are no more or nobody receives it.
+async fn walk_names(
     pair: &Pair,
-    objects: &mut Objects,
-    output: &mut Output<E>,
-) -> Result<(), CompareError>
-where
-    E: FnMut(Change) -> io::Result<()>,
-{
-    let mut moved = Moved::default();
-    let mut walk = pair.walk(&KeyRange::all_names());
+    range: &KeyRange,
+    objects: &Objects,
+    sender: &mpsc::Sender<Found>,
+) -> Result<(), StoreError> {
+    let mut walk = pair.walk(range);
     loop {
         let mut named = Vec::new();
         let found = walk.next_with(|key, value| {
             named.extend(changed_name(objects, key, value).transpose());
         });
         let Some(differences) = found.await? else {
-            break;
+            return Ok(());
         };
-        for named in named {
-            let (inode, place) = named?;
+        let changed = named.into_iter().collect::<Result<_, Corrupt>>()?;
+        let found = Found {
+            changed,
+            differences,
+        };
+        if sender.send(found).await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// Yields everything about names.
+pub(crate) async fn compare_names<E>(
+    pair: &Pair,
+    objects: &Arc<Objects>,
+    output: &mut Output<E>,
+) -> Result<(), CompareError>
+where
+    E: FnMut(Change) -> io::Result<()>,
+{
+    let mut moved = Moved::default();
+    let (sender, mut receiver) = mpsc::channel(1);
+    let mut workers = Workers::begin(pair.pieces(&KeyRange::all_names()), |piece| {
+        let (pair, objects, sender) = (pair.clone(), objects.clone(), sender.clone());
+        async move { walk_names(&pair, &piece, &objects, &sender).await }
+    });
+    loop {
+        let found = tokio::select! {
+            biased;
+            Some(found) = receiver.recv() => found,
+            ended = workers.next() => match ended? {
+                Some(_) => continue,
+                None => match receiver.try_recv() {
+                    Ok(found) => found,
+                    Err(_) => break,
+                },
+            },
+        };
+        for (inode, place) in found.changed {
             show_changed(objects, inode, Some(place), output).await?;
         }
-        for difference in differences {
+        for difference in found.differences {
             let changes = sort(&difference, objects, &mut moved)?;
             for change in changes.into_iter().flatten() {
                 output.add(change).await?;
@@ -70,7 +114,7 @@ where
 /// The changes of up to two objects: the one that has lost a name, and the one that has got it.
 fn sort(
     difference: &Difference,
-    objects: &mut Objects,
+    objects: &Objects,
     moved: &mut Moved,
 ) -> Result<[Option<Pathless>; 2], CompareError> {
     let (old, new) = difference.records::<NameRecord>()?;
@@ -99,7 +143,7 @@ fn sort(
 fn one_sided(
     record: NameRecord,
     place: Place,
-    objects: &mut Objects,
+    objects: &Objects,
     (marks, [first, further]): (Marks, [Fact; 2]),
 ) -> Option<Pathless> {
     let known = objects.get(record.inode);
@@ -132,9 +176,12 @@ impl Moved {
 fn paired(inode: Inode, names: Names) -> impl Iterator<Item = Pathless> {
     let Names {
         is_directory,
-        lost,
-        got,
+        mut lost,
+        mut got,
     } = names;
+    // The names came in any order.
+    lost.sort();
+    got.sort();
     let (mut lost, mut got) = (lost.into_iter(), got.into_iter());
     std::iter::from_fn(move || {
         let (what, place) = match (lost.next(), got.next()) {
@@ -154,7 +201,7 @@ fn paired(inode: Inode, names: Names) -> impl Iterator<Item = Pathless> {
 
 /// Yields the content and the attributes of an object, once.
 async fn show_changed<E>(
-    objects: &mut Objects,
+    objects: &Objects,
     inode: Inode,
     place: Option<Place>,
     output: &mut Output<E>,
@@ -203,7 +250,7 @@ fn changed_name(
 /// Yields the objects that changed, and whose names are the same in both moments, if the comparison of names has not come by them.
 pub(crate) async fn show_rest<E>(
     pair: &Pair,
-    objects: &mut Objects,
+    objects: &Objects,
     output: &mut Output<E>,
 ) -> Result<(), CompareError>
 where

@@ -1,11 +1,14 @@
 //! The objects that differ, found by their records.
 
+use std::sync::atomic::{AtomicU8, Ordering};
+
 use forebay_meta::record::{Content, InodeRecord};
 use forebay_meta::{Key, KeyRange, StoreError};
 use forebay_types::Inode;
 
 use crate::contents::{Look, look_into};
 use crate::pair::{Difference, Pair};
+use crate::workers::Workers;
 
 /// Files whose block maps are compared together.
 const LOOKS: usize = 4096;
@@ -29,10 +32,6 @@ impl Marks {
         self.0 & marks.0 != 0
     }
 
-    pub(crate) fn set(&mut self, marks: Marks) {
-        self.0 |= marks.0;
-    }
-
     fn with_if(self, is_so: bool, marks: Marks) -> Marks {
         Marks(if is_so { self.0 | marks.0 } else { self.0 })
     }
@@ -43,19 +42,40 @@ impl Marks {
     }
 }
 
-/// The objects that differ, by number: made, removed, or with another content or attributes.
+/// The objects that differ, by number: made, removed, or with another content or attributes. Marks are set while others read them.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     // Apart, for 9 bytes each.
     inodes: Vec<u64>,
-    marks: Vec<Marks>,
+    marks: Vec<AtomicU8>,
 }
 
 impl Objects {
     /// Compares all records of objects.
     pub(crate) async fn find(pair: &Pair) -> Result<Objects, StoreError> {
+        let pieces = pair.pieces(&KeyRange::inodes());
+        let mut found: Vec<Objects> = pieces.iter().map(|_| Objects::default()).collect();
+        let mut workers = Workers::begin(pieces, |piece| {
+            let pair = pair.clone();
+            async move { Objects::find_in(&pair, &piece).await }
+        });
+        while let Some((number, objects)) = workers.next().await? {
+            if let Some(place) = found.get_mut(number) {
+                *place = objects;
+            }
+        }
+        let mut all = Objects::default();
+        for objects in found {
+            all.inodes.extend(objects.inodes);
+            all.marks.extend(objects.marks);
+        }
+        Ok(all)
+    }
+
+    /// The same for a range.
+    async fn find_in(pair: &Pair, range: &KeyRange) -> Result<Objects, StoreError> {
         let (mut objects, mut looks) = (Objects::default(), Vec::new());
-        let mut walk = pair.walk(&KeyRange::inodes());
+        let mut walk = pair.walk(range);
         while let Some(differences) = walk.next().await? {
             for difference in differences {
                 objects.add(&difference, &mut looks)?;
@@ -69,26 +89,27 @@ impl Objects {
         Ok(objects)
     }
 
-    /// The marks of an object; none if it is the same in both.
-    pub(crate) fn get(&self, inode: Inode) -> Marks {
-        let at = self.inodes.binary_search(&inode.0);
-        at.ok()
-            .and_then(|at| self.marks.get(at).copied())
-            .unwrap_or_default()
+    fn marks_of(&self, inode: Inode) -> Option<&AtomicU8> {
+        let at = self.inodes.binary_search(&inode.0).ok()?;
+        self.marks.get(at)
     }
 
-    pub(crate) fn set(&mut self, inode: Inode, marks: Marks) {
-        if let Ok(at) = self.inodes.binary_search(&inode.0)
-            && let Some(known) = self.marks.get_mut(at)
-        {
-            known.set(marks);
+    /// The marks of an object; none if it is the same in both.
+    pub(crate) fn get(&self, inode: Inode) -> Marks {
+        let marks = self.marks_of(inode).map(load);
+        marks.unwrap_or_default()
+    }
+
+    pub(crate) fn set(&self, inode: Inode, marks: Marks) {
+        if let Some(known) = self.marks_of(inode) {
+            known.fetch_or(marks.0, Ordering::Relaxed);
         }
     }
 
     /// All, in the order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Inode, Marks)> {
         let inodes = self.inodes.iter().map(|inode| Inode(*inode));
-        inodes.zip(self.marks.iter().copied())
+        inodes.zip(self.marks.iter().map(load))
     }
 
     fn add(&mut self, difference: &Difference, looks: &mut Vec<Look>) -> Result<(), StoreError> {
@@ -109,7 +130,7 @@ impl Objects {
             }
         };
         self.inodes.push(inode.0);
-        self.marks.push(marks);
+        self.marks.push(AtomicU8::new(marks.0));
         Ok(())
     }
 
@@ -122,15 +143,20 @@ impl Objects {
 
     /// Forgets objects without a change that anybody sees.
     fn finish(&mut self) {
-        for marks in &mut self.marks {
+        for own in &mut self.marks {
+            let marks = Marks(*own.get_mut());
             let is_touched = marks.has(Marks::TIME) && !marks.has(Marks::CONTENT);
-            *marks = marks.with_if(is_touched, Marks::ATTRIBUTES);
+            *own.get_mut() = marks.with_if(is_touched, Marks::ATTRIBUTES).0;
         }
-        let mut marks = self.marks.iter();
+        let mut marks = self.marks.iter().map(load);
         self.inodes
-            .retain(|_| marks.next().is_some_and(|marks| marks.is_told()));
-        self.marks.retain(|marks| marks.is_told());
+            .retain(|_| marks.next().is_some_and(Marks::is_told));
+        self.marks.retain(|marks| load(marks).is_told());
     }
+}
+
+fn load(marks: &AtomicU8) -> Marks {
+    Marks(marks.load(Ordering::Relaxed))
 }
 
 impl Marks {

@@ -12,23 +12,26 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
 
 /// Entries that are read at a time in a walk through everything.
-const PAGE: usize = 8192;
+const PAGE: usize = 4096;
 /// The same at first, where a few may be enough.
 pub(crate) const SMALL_PAGE: usize = 64;
 /// Keys that are looked up for one page of a walk.
 const LOOKUPS: usize = 4096;
 /// Lookups that wait at the same time.
 const PARALLEL: usize = 32;
+/// Most pieces of a range.
+const MAX_PIECES: usize = 32;
 
 /// An entry: its key and its value.
 type Entry = (Bytes, Bytes);
 
 /// Two moments of one volume.
+#[derive(Clone)]
 pub struct Pair {
     pub(crate) old: Arc<dyn MetaStore>,
     pub(crate) new: Arc<dyn MetaStore>,
     /// Keys outside of which the moments are known to be the same, ascending.
-    may_differ: Option<Vec<Bytes>>,
+    may_differ: Option<Arc<[Bytes]>>,
 }
 
 /// An entry that is not the same in both moments.
@@ -67,8 +70,31 @@ impl Pair {
         Pair {
             old,
             new,
-            may_differ,
+            may_differ: may_differ.map(Arc::from),
         }
+    }
+
+    /// Pieces of a range, in order, that may be walked through at the same time; the range itself if few keys may differ.
+    pub(crate) fn pieces(&self, range: &KeyRange) -> Vec<KeyRange> {
+        let mut starts: Vec<Bytes> = match self.may_differ {
+            Some(_) => Vec::new(),
+            None => self.new.divisions(),
+        };
+        starts.retain(|key| *key > range.start && (range.end.is_empty() || *key < range.end));
+        starts.sort();
+        starts.dedup();
+        let step = starts.len().div_ceil(MAX_PIECES - 1).max(1);
+        let mut start = range.start.clone();
+        let mut pieces = Vec::new();
+        for end in starts.into_iter().step_by(step) {
+            pieces.push(KeyRange {
+                start: std::mem::replace(&mut start, end.clone()),
+                end,
+            });
+        }
+        let end = range.end.clone();
+        pieces.push(KeyRange { start, end });
+        pieces
     }
 
     /// Walks through all differences in a range, which may be large. Both moments are read ahead.
@@ -133,10 +159,11 @@ impl Walk<'_> {
                 let (now, later) = keys.split_at(keys.len().min(LOOKUPS));
                 *keys = later;
                 let pair: &Pair = pair;
-                let lookups = now.iter().map(|key| look_up(pair, key));
+                // Collected: a future that is sent to another thread must not hold the closure.
+                let lookups: Vec<_> = now.iter().map(|key| look_up(pair, key)).collect();
                 let found = stream::iter(lookups).buffered(PARALLEL);
-                let differences = found.try_filter_map(async |found| Ok(found));
-                differences.try_collect().await.map(Some)
+                let found: Vec<Option<Difference>> = found.try_collect().await?;
+                Ok(Some(found.into_iter().flatten().collect()))
             }
             Way::Merge(sides) => {
                 let (old, new) = &mut **sides;

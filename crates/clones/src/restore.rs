@@ -24,7 +24,6 @@ use crate::patch;
 use crate::states::{Slate, States};
 use crate::volume::Volume;
 
-
 /// How to restore a volume.
 #[derive(Clone, Debug)]
 pub struct Restore {

@@ -23,6 +23,7 @@ mod committer;
 mod content;
 mod context;
 mod defragment;
+mod deletions;
 mod dirty;
 mod eager;
 mod observer;
@@ -55,6 +56,7 @@ pub(crate) use account_updates::AccountUpdates;
 pub(crate) use between_checkpoints::BetweenCheckpoints;
 pub(crate) use committer::Committer;
 pub(crate) use context::{CheckpointSource, Context};
+use deletions::Deletions;
 pub(crate) use observer::{AccountChange, Observer};
 pub(crate) use progress::Progress;
 pub use progress::Stage;
@@ -97,6 +99,7 @@ pub(crate) struct Publisher {
     flushes: Mutex<Vec<oneshot::Sender<Result<Lsn, FlushError>>>>,
     /// Packs in the bucket that were uploaded eagerly, and whose checkpoints are not published yet.
     eager_packs: Mutex<BTreeMap<CheckpointId, Vec<PutPack>>>,
+    deletions: Deletions,
     pub(crate) times: CheckpointTimes,
 }
 
@@ -116,6 +119,7 @@ impl Publisher {
             between,
             flushes: Mutex::default(),
             eager_packs: Mutex::default(),
+            deletions: Deletions::default(),
             times: CheckpointTimes::default(),
         }
     }

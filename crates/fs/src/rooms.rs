@@ -213,6 +213,7 @@ impl Rooms {
         let publisher = || self.publisher.clone();
         vec![
             Engine::new("publisher", publisher().publish_forever()).causing(Cause::Publish),
+            Engine::new("deletions", publisher().delete_forever()).causing(Cause::Collector),
             Engine::new("fingerprints", publisher().learn_frames()).causing(Cause::Other),
             Engine::new("eager uploads", publisher().upload_eagerly_forever())
                 .causing(Cause::Publish),

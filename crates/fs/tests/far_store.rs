@@ -88,6 +88,60 @@ async fn a_stop_on_a_store_that_is_far_away_leaves_the_volume_to_others() {
     opened.unwrap().close(Duration::from_secs(30)).await;
 }
 
+/// A snapshot is kept with the manifest that publishes its checkpoint. Here the flush that follows it asks for one object
+/// more than the one that publishes by itself: it was not proven a moment ago that the bucket has it.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_takes_at_most_three_requests_more_than_the_checkpoint_that_it_ends() {
+    let (store, counts) = far_away(TICK);
+    let dir = tempfile::tempdir().unwrap();
+    let made = Volume::format_and_open(&store, config(dir.path())).await;
+    let volume = made.unwrap();
+    let caller = Credentials::ROOT;
+    let mode = CreateMode::Unchecked(SetAttributes::default());
+    let made = volume.create(&caller, Inode::ROOT, b"file", &mode);
+    let file = made.await.unwrap().attributes.inode;
+    volume.flush().await.unwrap();
+    let mut costs = Vec::new();
+    for (number, name) in [None, Some("one"), None, Some("two")]
+        .into_iter()
+        .enumerate()
+    {
+        // Nothing of what came before is under way.
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        let (_, ticks, requests) = cost(&counts, async {
+            let bytes = [number as u8; 100_000];
+            // Nothing is overwritten, so that nothing has to be deleted.
+            let at = (number << 20) as u64;
+            let written = volume.write(&caller, file, at, &bytes, Stability::Unstable);
+            written.await.unwrap();
+            if let Some(name) = name {
+                volume.make_snapshot(name, "a test").await.unwrap();
+            }
+            volume.flush().await.unwrap();
+            tokio::time::sleep(Duration::from_secs(600)).await;
+        })
+        .await;
+        costs.push((ticks, requests));
+    }
+    eprintln!("without, with, without, with a snapshot: {costs:?}");
+    for pair in costs.chunks(2) {
+        let (without, with) = (pair[0].1, pair[1].1);
+        assert!(with <= without + 3, "{with} requests, {without} without it");
+    }
+    let kept = volume.snapshots().await.unwrap();
+    let published = kept.iter().filter(|one| one.is_published);
+    assert_eq!(published.count(), 2);
+    for (number, name) in [(1_u8, b"one"), (3, b"two")] {
+        let id = volume.snapshot_named(name).unwrap();
+        let image = volume.snapshot(id).await.unwrap();
+        let at = u64::from(number) << 20;
+        let read = image.read(&caller, file, at, 100).await.unwrap();
+        let found: Vec<u8> = read.data.iter().flat_map(|piece| piece.to_vec()).collect();
+        assert_eq!(found, [number; 100]);
+    }
+    volume.close(Duration::from_secs(30)).await;
+}
+
 /// A volume whose metadata are in some tables, and a snapshot of it.
 struct Past {
     store: Store,

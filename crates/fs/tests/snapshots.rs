@@ -10,6 +10,7 @@ use forebay_vfs::{FileSystem, SetAttributes, Stability};
 use crate::common::disk::Disk;
 use crate::common::{Bucket, Life, ROOT, eventually, pattern, read};
 
+mod costs;
 mod histories;
 mod restored;
 mod scrubbed;
@@ -282,6 +283,28 @@ fn a_crash_at_each_request_of_a_publication_leaves_a_snapshot_that_is_whole() {
             return;
         }
     }
+}
+
+#[test]
+fn a_deleted_snapshot_does_not_come_back_by_the_replay_of_its_record() {
+    let bucket = Bucket::new();
+    let life = bucket.start(eager);
+    let file = life.create(b"file");
+    let bytes = write(&life, file, 1, MIB);
+    snapshot(&life, "gone");
+    eventually("it is published", || {
+        all(&life).iter().all(|one| one.is_published)
+    });
+    delete(&life, "gone").unwrap();
+    // The log still has its record: no later checkpoint is published.
+    life.crash();
+    let life = bucket.start(eager);
+    life.flush();
+    assert!(names(&life).is_empty());
+    settled(&life, &bucket);
+    assert!(names(&life).is_empty());
+    assert!(life.read(file, 0, bytes.len()) == bytes);
+    life.stop();
 }
 
 #[test]

@@ -60,6 +60,7 @@ impl Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     changes: Vec<(Bytes, Entry)>,
+    kept_as: Option<Box<str>>,
 }
 
 /// Bytes that are not the encoding of a batch.
@@ -97,6 +98,19 @@ impl Batch {
     /// Adds the changes of `other` behind these.
     pub fn append(&mut self, other: Batch) {
         self.changes.extend(other.changes);
+        self.kept_as = other.kept_as.or(self.kept_as.take());
+    }
+
+    /// Notes that the state after this batch will be [kept](crate::MetaStore::keep) under `name`, so that a store may do both
+    /// with the same requests. It is no promise: the caller asks for it after the commit all the same. The name is no part
+    /// of the encoding.
+    pub fn keep_as(&mut self, name: &str) {
+        self.kept_as = Some(name.into());
+    }
+
+    /// The name under which the state after this batch will be kept.
+    pub fn kept_as(&self) -> Option<&str> {
+        self.kept_as.as_deref()
     }
 
     /// The changes in their order.
@@ -176,7 +190,8 @@ impl Batch {
             };
             changes.push((key, entry));
         }
-        Ok((Batch { changes }, rest))
+        let kept_as = None;
+        Ok((Batch { changes, kept_as }, rest))
     }
 }
 
@@ -184,6 +199,7 @@ impl FromIterator<(Bytes, Entry)> for Batch {
     fn from_iter<I: IntoIterator<Item = (Bytes, Entry)>>(changes: I) -> Self {
         Batch {
             changes: changes.into_iter().collect(),
+            kept_as: None,
         }
     }
 }

@@ -47,6 +47,7 @@ mod barrier;
 mod checksummed;
 mod clock;
 mod collector;
+mod commit;
 mod first_looks;
 mod housekeeping;
 mod kept;
@@ -71,21 +72,21 @@ pub use forebay_seal::Sealing;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use slatedb::config::{
-    CloseOptions, DurabilityLevel, FlushOptions, FlushType, ReadOptions, ScanOptions, Settings,
-    SstBlockSize, WriteOptions,
+    CloseOptions, DurabilityLevel, ReadOptions, ScanOptions, Settings, SstBlockSize,
 };
 use slatedb::db_cache::DbCache;
 use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
-use slatedb::{CloseReason, Db, ErrorKind, WriteBatch};
+use slatedb::{CloseReason, Db, ErrorKind};
 use tokio::sync::{Mutex, Notify};
 
-use crate::batch::{Batch, Entry, MAX_KEY_BYTES};
+use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::key::KeyRange;
-use crate::store::{MetaStore, Ready, never_arrived};
+use crate::store::{MetaStore, Ready};
 use barrier::{Barrier, BarrierStore};
 use checksummed::{ChecksummedStore, Damaged};
 use clock::VolumeClock;
+use commit::Unflushed;
 use housekeeping::{Housekeeper, Upkeep, table_bytes};
 use kept::Kept;
 use presence::{NotingStore, Presence, Suspect};
@@ -163,7 +164,7 @@ pub struct SlateStore {
     timeout: Duration,
     /// The batch that SlateDB has taken and that is not known to be in the bucket. Locked during a
     /// commit: one commit at a time.
-    unflushed: Mutex<Option<Batch>>,
+    unflushed: Mutex<Option<Unflushed>>,
     /// The signals that manifests wait for.
     barrier: Barrier,
     /// Notified when a commit has ended, or waits for a merge.
@@ -268,39 +269,6 @@ impl SlateStore {
     {
         read_again(self.timeout, ask).await
     }
-
-    /// The error of a commit that the bucket did not carry out in time: the wait for a merge that cannot read its
-    /// tables would have no end.
-    async fn not_in_time(&self, error: StoreError) -> StoreError {
-        if !matches!(error, StoreError::Transient(_)) {
-            return error;
-        }
-        let looked = self.presence.look_into_suspicion(&self.db, self.timeout);
-        match looked.await {
-            Err(gone @ (StoreError::Gone(_) | StoreError::Fenced)) => gone,
-            _ => error,
-        }
-    }
-
-    async fn write(&self, batch: &Batch) -> Result<(), StoreError> {
-        let mut write = WriteBatch::new();
-        for (key, entry) in batch.changes() {
-            // SlateDB would panic on these.
-            if key.is_empty() || key.len() > MAX_KEY_BYTES {
-                return Err(StoreError::Fatal(
-                    "a batch holds a key that is empty or too long, which is a fault of the program".into(),
-                ));
-            }
-            match entry {
-                Entry::Value(value) => write.put_bytes(key.clone(), value.clone()),
-                Entry::Deleted => write.delete(key),
-            }
-        }
-        let options = WriteOptions::default();
-        let write = self.db.write_with_options(write, &options);
-        within(self.timeout, write).await?;
-        Ok(())
-    }
 }
 
 /// The store as SlateDB sees it: reads return what was written, or fail.
@@ -391,50 +359,7 @@ impl MetaStore for SlateStore {
     }
 
     async fn commit_when(&self, batch: &Batch, ready: &Ready) -> Result<(), StoreError> {
-        let mut unflushed = self.unflushed.lock().await;
-        if unflushed.is_none() && batch.is_empty() {
-            return Ok(());
-        }
-        if self.tables().0 >= MAX_TABLES / 2 {
-            // Merging has failed for a while, and the flush would wait for it.
-            self.changed.notify_one();
-        }
-        if !self.barrier.close_until(ready) {
-            return Err(never_arrived());
-        }
-        if unflushed.as_ref() != Some(batch) && !batch.is_empty() {
-            if let Err(error) = self.write(batch).await {
-                return Err(self.not_in_time(error).await);
-            }
-            *unflushed = Some(batch.clone());
-        }
-        let flush = self.db.flush_with_options(FlushOptions {
-            flush_type: FlushType::MemTable,
-        });
-        tokio::pin!(flush);
-        // The objects that the batch refers to may take any time; from then on the bucket has `timeout`.
-        let early = tokio::select! {
-            biased;
-            flushed = &mut flush => Some(flushed),
-            _ = ready.wait() => None,
-        };
-        if let Some(Err(error)) = &early {
-            return Err(match ready.has_failed() {
-                true => never_arrived(),
-                false => sorted(error),
-            });
-        }
-        if !ready.wait().await {
-            return Err(never_arrived());
-        }
-        if early.is_none()
-            && let Err(error) = within(self.timeout, flush).await
-        {
-            return Err(self.not_in_time(error).await);
-        }
-        *unflushed = None;
-        self.changed.notify_one();
-        Ok(())
+        self.commit_one(batch, ready).await
     }
 
     fn is_merging(&self) -> bool {

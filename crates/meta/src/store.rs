@@ -59,9 +59,9 @@ pub trait MetaStore: Send + Sync {
         false
     }
 
-    /// Keeps the state of the last commit readable under `name`, which no kept state has, until it is
+    /// Keeps the state of the last commit readable under `name`, which no other kept state has, until it is
     /// [released](MetaStore::release). Not beside a commit. After [`StoreError::Transient`] the caller asks again, before
-    /// any commit.
+    /// any commit. It may take no request if the batch of that commit [had the name](Batch::keep_as).
     async fn keep(&self, name: &str) -> Result<(), StoreError> {
         let _ = name;
         Err(keeps_nothing())
@@ -83,6 +83,12 @@ pub trait MetaStore: Send + Sync {
     async fn open_kept(&self, name: &str) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
         let _ = name;
         Ok(None)
+    }
+
+    /// Keys that divide the entries into pieces with about as many bytes each, for those that read all of them: in any order,
+    /// as far as that is known without a request.
+    fn divisions(&self) -> Vec<Bytes> {
+        Vec::new()
     }
 
     /// Ends all work in the background. Changes for which [`commit`](MetaStore::commit) returned

@@ -5,7 +5,9 @@
 //! [deletion](crate::snapshots) of that snapshot finds it there.
 //!
 //! The batch that makes something garbage also notes it as garbage, so a crash loses no note. A pack is deleted only
-//! when the metadata that no longer refer to it are durable in the bucket.
+//! when the metadata that no longer refer to it are durable in the bucket, and [beside publications](super::deletions).
+
+use std::collections::BTreeSet;
 
 use forebay_meta::record::{DeadPack, Garbage, HeldPack, Holding};
 use forebay_meta::{Batch, Key, KeyRange};
@@ -16,7 +18,7 @@ use super::{Halted, Publisher};
 
 /// How many removed files one step looks at.
 const FILES: usize = 256;
-/// How many packs one step deletes.
+/// How many dead packs one step looks at, and has deleted beside the next publications.
 const PACKS: usize = 64;
 /// How many notes on the frames of packs one step deletes.
 const NOTES: usize = 4096;
@@ -95,30 +97,45 @@ impl Publisher {
         Ok(more)
     }
 
-    /// Deletes packs that the durable metadata no longer refer to, and notes those that a snapshot holds, whose bytes it
-    /// adds to `held_bytes`. Returns whether some remain.
+    /// Orders the deletion of packs that the durable metadata no longer refer to, deletes the notes on those that are gone
+    /// from the bucket, and notes those that a snapshot holds, whose bytes it adds to `held_bytes`. Returns whether some
+    /// remain, beside those that wait for the bucket.
     async fn delete_packs(&self, batch: &mut Batch, held_bytes: &mut u64) -> Result<bool, Halted> {
         let range = KeyRange::dead_packs();
         let packs = self
             .committer
             .insist(|| self.context.catalog.records::<DeadPack>(&range, PACKS))
             .await?;
-        // If all of them wait for a publication, so do the packs behind them.
+        // If all of them wait for a publication or for the bucket, so do the packs behind them.
         let is_full = packs.len() == PACKS;
         let mut more = false;
         let mut notes = NOTES;
+        let mut dead = BTreeSet::new();
         for (key, DeadPack { life }) in packs {
             let Key::DeadPack(pack) = key else { continue };
+            if self.deletions.is_under_way(pack) {
+                continue;
+            }
+            if self.deletions.is_deleted(pack) {
+                more |= is_full;
+                if self.delete_notes(pack, &mut notes, batch).await? {
+                    batch.delete(&key);
+                    self.deletions.forget(pack);
+                } else {
+                    more = true;
+                }
+                continue;
+            }
             if !self.context.sharing.try_forget(pack) {
                 // The next publication may refer to it again; otherwise it is deleted after that.
                 self.progress.note_undeleted();
                 continue;
             }
-            more |= is_full;
             // Only this task publishes and deletes snapshots.
             if let Some(life) = life
                 && let Some(holder) = self.context.snapshots.holder(&life)
             {
+                more |= is_full;
                 if self.delete_notes(pack, &mut notes, batch).await? {
                     batch.delete(&key);
                     batch.put(&Key::HeldPack(pack), &HeldPack { holder, life });
@@ -129,18 +146,11 @@ impl Publisher {
                 }
                 continue;
             }
-            if let Err(error) = self.context.packs.delete(pack).await {
-                // Nothing depends on it: publishing must not wait for a bucket that refuses to delete.
-                tracing::warn!("pack {pack} cannot be deleted: {error}; tried again later");
-                self.progress.note_undeleted();
-                return Ok(false);
-            }
-            self.committer.pack_deleted(pack);
-            if self.delete_notes(pack, &mut notes, batch).await? {
-                batch.delete(&key);
-            } else {
-                more = true;
-            }
+            dead.insert(pack);
+        }
+        let last = self.progress.last();
+        if !dead.is_empty() && self.deletions.may_order(last) {
+            self.deletions.order(dead, last);
         }
         Ok(more)
     }

@@ -1,8 +1,9 @@
 //! Publishing snapshots: the state of a checkpoint that ended with one stays readable in the bucket.
 //!
-//! The batch of that checkpoint has the snapshot's record. Before the next batch is committed, the store of metadata keeps
-//! the state under the snapshot's number. A crash in between is found at the next opening: the record has the number of
-//! the last commit, and no state is kept for it.
+//! The batch of that checkpoint has the snapshot's record, and says under which name its state will be kept: SlateDB does
+//! that with the manifest of the batch, without a further request. A store that cannot do it, or does not get to it in
+//! time, keeps the state before the next batch is committed. A crash in between is found at the next opening: the record has
+//! the number of the last commit, and no state is kept for it.
 
 pub(crate) use forebay_meta::record::kept_name;
 use forebay_meta::record::{SnapshotRecord, VolumeState};
@@ -33,10 +34,11 @@ impl Publisher {
             ..record.clone()
         };
         batch.put(&Key::Snapshot(id), &record);
+        batch.keep_as(&kept_name(id));
         (id, record)
     }
 
-    /// Keeps the state of the last commit, which is that of this snapshot.
+    /// Keeps the state of the last commit, which is that of this snapshot, if the commit has not done it.
     pub(super) async fn keep_snapshot(
         &self,
         id: SnapshotId,
@@ -90,4 +92,50 @@ pub(crate) async fn load(
         found.push((id, record));
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_meta::record::Timestamp;
+    use forebay_types::{CommitNumber, Lsn};
+
+    use super::*;
+    use crate::testing::World;
+
+    fn made_by(commit: u64) -> SnapshotRecord {
+        SnapshotRecord {
+            is_being_deleted: false,
+            commit: CommitNumber(commit),
+            lsn: Lsn(0),
+            used_bytes: 0,
+            used_inodes: 0,
+            made: Timestamp {
+                seconds: 0,
+                nanos: 0,
+            },
+            name: commit.to_string(),
+            made_by: String::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_state_of_the_last_commit_is_kept_if_a_crash_came_before_that() {
+        let world = World::new(|_| {});
+        let store = world.catalog.store();
+        let mut batch = Batch::new();
+        for number in [4, 5] {
+            let key = Key::Snapshot(SnapshotId(number));
+            batch.put(&key, &made_by(number));
+        }
+        store.commit(&batch).await.unwrap();
+        let mut state = world.progress.state();
+        state.history.last_snapshot = 5;
+        state.history.commit = CommitNumber(5);
+        let found = load(&world.catalog, &state).await.unwrap();
+        let ids: Vec<_> = found.iter().map(|(id, _)| id.0).collect();
+        assert_eq!(ids, [4, 5]);
+        // Of an earlier commit, the state now is another one.
+        let kept: Vec<_> = store.kept().await.unwrap().into_iter().collect();
+        assert_eq!(kept, [kept_name(SnapshotId(5))]);
+    }
 }

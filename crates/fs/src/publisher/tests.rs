@@ -314,6 +314,7 @@ async fn reclaiming_does_not_go_on_and_on_beside_a_page_of_dead_packs_that_are_p
         world.progress.note_garbage();
         while world.progress.has_garbage() && steps < 10 {
             publisher.reclaim().await.unwrap();
+            publisher.delete_group().await;
             steps += 1;
         }
         steps
@@ -323,4 +324,79 @@ async fn reclaiming_does_not_go_on_and_on_beside_a_page_of_dead_packs_that_are_p
     world.sharing.published(pinning);
     assert!(steps().await < 10);
     assert_eq!(scene.packs().await, 0);
+}
+
+#[tokio::test]
+async fn a_publication_does_not_wait_for_dead_packs_whose_deletions_hang() {
+    let scene = scene().await;
+    let (world, publisher) = (&scene.world, &scene.publisher);
+    let mut batch = forebay_meta::Batch::new();
+    // More than a page of them.
+    for number in 1..=70 {
+        let pack = PackId(number);
+        let content = Bytes::from_static(b"x");
+        world.packs.put(pack, content).await.unwrap();
+        let dead = forebay_meta::record::DeadPack::default();
+        batch.put(&forebay_meta::Key::DeadPack(pack), &dead);
+    }
+    world.catalog.store().commit(&batch).await.unwrap();
+    let deletes = &world.faults.pack_deletes;
+    deletes.close();
+    let task = tokio::spawn(publisher.clone().delete_forever());
+    publisher.reclaim().await.unwrap();
+    while deletes.held() < 8 {
+        tokio::task::yield_now().await;
+    }
+    scene.write(&[7; 10_000]);
+    publisher.publish_open().await.unwrap();
+    publisher.reclaim().await.unwrap();
+    assert!(
+        !world.progress.has_garbage(),
+        "the publisher looks again when the bucket has answered"
+    );
+    assert_eq!(scene.packs().await, 71);
+    deletes.open();
+    let range = forebay_meta::KeyRange::dead_packs();
+    let left = async || {
+        let left = world
+            .catalog
+            .records::<forebay_meta::record::DeadPack>(&range, 100);
+        left.await.unwrap().len()
+    };
+    while left().await > 0 {
+        match world.progress.has_garbage() {
+            true => publisher.reclaim().await.unwrap(),
+            false => tokio::task::yield_now().await,
+        }
+    }
+    assert_eq!(scene.packs().await, 1, "the one that is live");
+    assert_eq!(deletes.most_held(), 8);
+    task.abort();
+}
+
+#[tokio::test]
+async fn refused_deletions_are_tried_again_after_the_next_publication() {
+    let scene = scene().await;
+    let (world, publisher) = (&scene.world, &scene.publisher);
+    let content = Bytes::from_static(b"x");
+    world.packs.put(PackId(1), content).await.unwrap();
+    let mut batch = forebay_meta::Batch::new();
+    let dead = forebay_meta::record::DeadPack::default();
+    batch.put(&forebay_meta::Key::DeadPack(PackId(1)), &dead);
+    world.catalog.store().commit(&batch).await.unwrap();
+    world.faults.set_deletes_refused(true);
+    publisher.reclaim().await.unwrap();
+    publisher.delete_group().await;
+    assert!(!world.progress.has_garbage());
+    world.faults.set_deletes_refused(false);
+    // Not again and again before that.
+    publisher.reclaim().await.unwrap();
+    publisher.delete_group().await;
+    assert_eq!(scene.packs().await, 1);
+    scene.write(&[7; 10_000]);
+    publisher.publish_open().await.unwrap();
+    assert!(world.progress.has_garbage());
+    publisher.reclaim().await.unwrap();
+    publisher.delete_group().await;
+    assert_eq!(scene.packs().await, 1, "the one that is live");
 }

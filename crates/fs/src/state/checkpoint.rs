@@ -301,3 +301,71 @@ impl State {
         self.closed.oldest_is_published();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use forebay_types::{CommitNumber, Inode};
+    use forebay_vfs::Verifier;
+
+    use super::*;
+    use crate::state::{Parts, SnapshotList, StoreTrouble};
+    use crate::testing::World;
+
+    fn record(name: u64) -> SnapshotRecord {
+        SnapshotRecord {
+            is_being_deleted: false,
+            commit: CommitNumber(0),
+            lsn: Lsn(0),
+            used_bytes: 0,
+            used_inodes: 0,
+            made: Default::default(),
+            name: name.to_string(),
+            made_by: String::new(),
+        }
+    }
+
+    /// While it closes a checkpoint, all changes wait: so it must not go through what changed. Here it would wait for ever
+    /// for the first object that it looks at.
+    #[tokio::test]
+    async fn a_snapshot_closes_its_checkpoint_without_a_look_at_what_changed() {
+        let world = World::new(|_| {});
+        let state = Arc::new(State::new(Parts {
+            config: world.config.clone(),
+            environment: world.environment.clone(),
+            catalog: world.catalog.clone(),
+            accounts: world.accounts().await,
+            trouble: StoreTrouble::new(world.store.health.clone()),
+            next_inode: 1000,
+            verifier: Verifier([0; 8]),
+            start: Lsn(0),
+            snapshots: SnapshotList::new(0, Default::default(), []),
+        }));
+        let nodes: Vec<_> = (2..102).map(|inode| world.file(Inode(inode))).collect();
+        for _ in 0..MAX_WAITING - 1 {
+            for node in &nodes {
+                let open = state.checkpoint_lock.read();
+                open.begin_change(node, &mut node.lock());
+            }
+            let (done, closed) = mpsc::channel();
+            let locked: Vec<_> = nodes.iter().map(|node| node.lock()).collect();
+            let state = state.clone();
+            std::thread::spawn(move || {
+                let id = state.snapshots.next();
+                state.snapshot_replayed(id, record(id.0));
+                done.send(())
+            });
+            let ended = closed.recv_timeout(Duration::from_secs(60));
+            assert!(ended.is_ok(), "it waits for an object");
+            drop(locked);
+        }
+        assert_eq!(state.waiting_checkpoints(), MAX_WAITING - 1);
+        for number in 1..MAX_WAITING as u64 {
+            let closed = state.take_checkpoint().unwrap();
+            assert_eq!(closed.snapshot.unwrap().0, SnapshotId(number));
+            assert_eq!(closed.nodes.len(), nodes.len());
+        }
+    }
+}

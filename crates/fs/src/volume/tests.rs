@@ -41,7 +41,7 @@ async fn a_panic_in_any_engine_names_it_stops_the_volume_and_loses_nothing() {
     let (bucket, folder) = (store().await, tempfile::tempdir().unwrap());
     Volume::format(&bucket).await.unwrap();
     let (volume, names) = open(&bucket, folder.path(), None).await;
-    assert_eq!(names.len(), 10, "{names:?}");
+    assert_eq!(names.len(), 11, "{names:?}");
     volume.close(Duration::from_secs(60)).await;
     drop(volume);
     for (number, name) in names.iter().enumerate() {

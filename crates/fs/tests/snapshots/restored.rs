@@ -8,7 +8,7 @@ use forebay_vfs::{
     Attributes, Error, FileKind, FileSystem, NewNode, SetAttributes, SetTime, Stability, Timestamp,
 };
 
-use super::{MIB, delete, eager, settled, snapshot};
+use super::{MIB, content, delete, eager, settled, snapshot};
 use crate::common::{Bucket, Life, ROOT, eventually, pattern, read};
 
 fn request(path: &str) -> RestoreRequest {
@@ -206,6 +206,33 @@ fn a_tree_comes_back_in_a_volume_that_shares_equal_content() {
         eager(config);
         config.dedup = Dedup::Full;
     });
+}
+
+#[test]
+fn what_is_removed_after_a_restore_stays_in_the_snapshot() {
+    let bucket = Bucket::new();
+    let life = bucket.start(eager);
+    let file = life.create(b"file");
+    let bytes = pattern(1, 2 << 20);
+    life.write(file, 0, &bytes, Stability::Unstable);
+    snapshot(&life, "s");
+    life.flush();
+    life.remove(b"file");
+    settled(&life, &bucket);
+    let held = life.volume.status().held_bytes;
+    assert!(held >= 2 * MIB);
+    restore(&life, "/file");
+    settled(&life, &bucket);
+    assert_eq!(life.volume.status().held_bytes, 0, "it is live again");
+    life.remove(b"file");
+    eventually("the snapshot holds its packs again", || {
+        settled(&life, &bucket);
+        life.volume.status().held_bytes == held
+    });
+    assert!(content(&life, "s", file, 4 << 20) == bytes);
+    delete(&life, "s").unwrap();
+    eventually("all is given back", || settled(&life, &bucket) == 0);
+    life.stop();
 }
 
 #[test]

@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use parking_lot::Mutex;
 use slatedb::admin::{Admin, AdminBuilder};
 use slatedb::config::{CheckpointOptions, CheckpointScope};
 use slatedb::db_cache::DbCache;
-use slatedb::{Checkpoint, Db};
+use slatedb::{Checkpoint, CheckpointCreateResult, Db};
 
 use super::reader::SlateReader;
 use super::within;
@@ -20,6 +21,12 @@ use crate::error::StoreError;
 
 /// The part of the cache that one first look may take, as a divisor.
 const FIRST_LOOK_PART: u64 = 4;
+
+/// A checkpoint that SlateDB writes with the same manifest as a batch. It survives a commit that did not end in time.
+pub(super) struct Keeping {
+    name: String,
+    made: BoxFuture<'static, Result<CheckpointCreateResult, slatedb::Error>>,
+}
 
 /// The kept states of one store.
 pub(super) struct Kept {
@@ -73,8 +80,42 @@ impl Kept {
         AdminBuilder::new(self.path.clone(), self.store.clone()).build()
     }
 
-    /// Keeps the state that is in the bucket under `name`.
+    /// Begins to keep the state after the batch that `db` has taken last, under `name`. That batch is flushed with it:
+    /// SlateDB freezes the memtable, and adds the checkpoint to the manifest that names the batch's table. If the table
+    /// should be in the bucket sooner than SlateDB takes the checkpoint up, it writes a manifest of its own for it.
+    pub(super) fn begin(&self, db: &Db, name: &str) -> Keeping {
+        *self.in_doubt.lock() = Some(name.to_owned());
+        let (db, options) = (db.clone(), named(name));
+        Keeping {
+            name: name.to_owned(),
+            made: Box::pin(async move {
+                let made = db.create_checkpoint(CheckpointScope::All, &options);
+                made.await
+            }),
+        }
+    }
+
+    /// Waits until both the batch and the checkpoint are in the bucket. A call that is cancelled may be repeated.
+    pub(super) async fn end(
+        &self,
+        db: &Db,
+        keeping: &mut Option<Keeping>,
+    ) -> Result<(), slatedb::Error> {
+        let Some(begun) = keeping else {
+            return Ok(());
+        };
+        let made = (&mut begun.made).await;
+        if let Some(ended) = keeping.take() {
+            self.note(db, &ended.name, made?.manifest_id);
+        }
+        Ok(())
+    }
+
+    /// Keeps the state that is in the bucket under `name`, unless the last commit has done it.
     pub(super) async fn keep(&self, db: &Db, name: &str) -> Result<(), StoreError> {
+        if matches!(self.changed.lock().get(name), Some(Some(_))) {
+            return Ok(());
+        }
         let is_in_doubt = self.in_doubt.lock().as_deref() == Some(name);
         if is_in_doubt && self.names().await?.contains(name) {
             *self.in_doubt.lock() = None;
@@ -82,12 +123,15 @@ impl Kept {
             return Ok(());
         }
         *self.in_doubt.lock() = Some(name.to_owned());
-        let options = CheckpointOptions {
-            name: Some(name.to_owned()),
-            ..CheckpointOptions::default()
-        };
+        let options = named(name);
         let made = db.create_checkpoint(CheckpointScope::Durable, &options);
         let made = within(self.timeout, made).await?;
+        self.note(db, name, made.manifest_id);
+        Ok(())
+    }
+
+    /// Notes that the state of a manifest is kept under `name`.
+    fn note(&self, db: &Db, name: &str, manifest: u64) {
         let known = db.manifest();
         let is_known = |name: &str| {
             let mut all = known.checkpoints().iter();
@@ -95,10 +139,9 @@ impl Kept {
         };
         let mut changed = self.changed.lock();
         changed.retain(|name, manifest| manifest.is_some() || is_known(name));
-        changed.insert(name.to_owned(), Some(made.manifest_id));
+        changed.insert(name.to_owned(), Some(manifest));
         drop(changed);
         *self.in_doubt.lock() = None;
-        Ok(())
     }
 
     /// Ends the keeping under `name`.
@@ -165,5 +208,13 @@ impl Kept {
         let (store, path, cache) = (self.store.clone(), self.path.clone(), self.cache.clone());
         let reader = SlateReader::open_at(store, path, manifest, self.timeout, cache);
         reader.await.map(Some)
+    }
+}
+
+/// A checkpoint without an end.
+fn named(name: &str) -> CheckpointOptions {
+    CheckpointOptions {
+        name: Some(name.to_owned()),
+        ..CheckpointOptions::default()
     }
 }

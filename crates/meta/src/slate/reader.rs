@@ -332,6 +332,12 @@ impl MetaStore for SlateReader {
         Ok(())
     }
 
+    /// The first keys of tables.
+    fn divisions(&self) -> Vec<Bytes> {
+        let tables = self.tables().into_iter();
+        tables.filter_map(|table| table.info.first_entry).collect()
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         let closed = within(self.timeout, self.reader.close()).await;
         if let Some(pin) = &self.pin {

@@ -4,6 +4,7 @@ mod barrier;
 mod bucket;
 mod checkpoints;
 mod collector;
+mod kept;
 mod names;
 mod presence;
 mod sealed_objects;

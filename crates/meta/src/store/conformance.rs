@@ -86,10 +86,10 @@ pub(crate) async fn kept_states_stay_until_they_are_released(bucket: &dyn Bucket
         .await
         .unwrap();
     store.keep("one").await.unwrap();
-    store
-        .commit(&batch(&[("a", Some("2")), ("b", None)]))
-        .await
-        .unwrap();
+    // The batch says what follows.
+    let mut second = batch(&[("a", Some("2")), ("b", None)]);
+    second.keep_as("two");
+    store.commit(&second).await.unwrap();
     store.keep("two").await.unwrap();
     store
         .commit(&batch(&[("a", None), ("c", Some("3"))]))

@@ -148,6 +148,12 @@ impl MetaStore for MemoryStore {
         Ok(kept.map(|entries| Arc::new(MemoryStore::of(entries)) as Arc<dyn MetaStore>))
     }
 
+    /// Pieces of eight entries.
+    fn divisions(&self) -> Vec<Bytes> {
+        let contents = self.bucket.0.lock();
+        contents.entries.keys().step_by(8).cloned().collect()
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         self.closed
             .store(true, std::sync::atomic::Ordering::Release);

@@ -1,0 +1,110 @@
+//! States that are kept with the commit that makes them.
+
+use super::*;
+
+fn kept_as(number: u32, name: &str) -> Batch {
+    let mut changes = numbered(number);
+    changes.keep_as(name);
+    changes
+}
+
+async fn latest(store: &dyn MetaStore) -> u32 {
+    let latest = store.get(b"latest").await.unwrap().unwrap();
+    u32::from_be_bytes(latest[..].try_into().unwrap())
+}
+
+/// How many checkpoints have the name.
+fn checkpoints(store: &SlateStore, name: &str) -> usize {
+    let manifest = store.db.manifest();
+    let all = manifest.checkpoints().iter();
+    all.filter(|one| one.name.as_deref() == Some(name)).count()
+}
+
+/// A request takes some milliseconds: SlateDB takes the checkpoint up before the table is in the bucket.
+#[tokio::test]
+async fn a_state_that_is_kept_with_its_commit_takes_no_request_more() {
+    let bucket = TestBucket::default();
+    let store = open(&bucket, settings()).await.unwrap();
+    store.commit(&numbered(1)).await.unwrap();
+    settle(&bucket).await;
+    bucket.slow_down(Some((20_000, 100)));
+    // The first commits differ: SlateDB knows the newest manifest, or has to ask for it.
+    let mut requests = Vec::new();
+    for (number, name) in [
+        (2, None),
+        (3, None),
+        (4, Some("four")),
+        (5, None),
+        (6, Some("six")),
+    ] {
+        let batch = name.map_or_else(|| numbered(number), |name| kept_as(number, name));
+        let before = bucket.tally();
+        store.commit(&batch).await.unwrap();
+        if let Some(name) = name {
+            store.keep(name).await.unwrap();
+        }
+        let tally = bucket.tally() - before;
+        assert_eq!(tally.of("PUT", "manifest").0, 1, "for {number}");
+        let counts = tally.0.values().map(|(count, _)| count);
+        requests.push(counts.sum::<u64>());
+    }
+    bucket.slow_down(None);
+    assert_eq!(requests[1..], [requests[1]; 4]);
+    store.commit(&numbered(7)).await.unwrap();
+    let kept = store.open_kept("four").await.unwrap().unwrap();
+    assert_eq!((latest(&*kept).await, latest(&store).await), (4, 7));
+    store.close().await.unwrap();
+
+    let store = open(&bucket, settings()).await.unwrap();
+    assert_eq!(checkpoints(&store, "four"), 1);
+    let kept = store.open_kept("four").await.unwrap().unwrap();
+    assert_eq!((latest(&*kept).await, latest(&store).await), (4, 7));
+    store.release("four").await.unwrap();
+    let left = store.kept().await.unwrap();
+    assert!(left.contains("six") && left.len() == 1);
+}
+
+#[tokio::test]
+async fn a_commit_that_is_repeated_keeps_its_state_once() {
+    let bucket = TestBucket::default();
+    let brief = SlateSettings {
+        timeout: Duration::from_millis(500),
+        ..settings()
+    };
+    let store = open(&bucket, brief).await.unwrap();
+    store.commit(&numbered(1)).await.unwrap();
+    settle(&bucket).await;
+    bucket.fail(Operation::PutManifest);
+    for _ in 0..3 {
+        let late = store.commit(&kept_as(2, "two")).await;
+        assert!(matches!(late, Err(StoreError::Transient(_))), "{late:?}");
+    }
+    bucket.heal();
+    while let Err(error) = store.commit(&kept_as(2, "two")).await {
+        assert!(matches!(error, StoreError::Transient(_)), "{error}");
+    }
+    store.keep("two").await.unwrap();
+    store.commit(&numbered(3)).await.unwrap();
+    store.close().await.unwrap();
+
+    let store = open(&bucket, settings()).await.unwrap();
+    assert_eq!(checkpoints(&store, "two"), 1);
+    let kept = store.open_kept("two").await.unwrap().unwrap();
+    assert_eq!((latest(&*kept).await, latest(&store).await), (2, 3));
+}
+
+/// As after a crash between a commit and what keeps its state, where a store does not do both at once.
+#[tokio::test]
+async fn a_state_is_kept_later_under_a_name_that_its_batch_did_not_have() {
+    let bucket = TestBucket::default();
+    let store = open(&bucket, settings()).await.unwrap();
+    store.commit(&numbered(1)).await.unwrap();
+    store.close().await.unwrap();
+    let store = open(&bucket, settings()).await.unwrap();
+    store.keep("one").await.unwrap();
+    store.commit(&kept_as(2, "two")).await.unwrap();
+    for (name, number) in [("one", 1), ("two", 2)] {
+        let kept = store.open_kept(name).await.unwrap().unwrap();
+        assert_eq!(latest(&*kept).await, number);
+    }
+}
