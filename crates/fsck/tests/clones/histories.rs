@@ -299,6 +299,6 @@ fn clones_and_restored_volumes_have_what_a_model_has_sealed() {
 
 #[test]
 #[ignore = "takes an hour"]
-fn clones_and_restored_volumes_have_what_a_model_has_for_long() {
+fn measured_clones_and_restored_volumes_have_what_a_model_has_for_long() {
     histories(100..400, Expected::NotSealed);
 }
