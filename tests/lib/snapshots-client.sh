@@ -188,7 +188,7 @@ restored() {
 # step FILE: the other half takes its turn.
 step() { touch "$FOLDER/$1" && appears "$FOLDER/$1.done"; }
 # What this machine has read is read again from the gateway.
-forget() { sync && echo 3 >/proc/sys/vm/drop_caches; }
+forget() { echo 3 >/proc/sys/vm/drop_caches; }
 # A megabyte of the open file, from where it was read to.
 megabyte() { dd bs=1000000 count=1 iflag=fullblock status=none <&3; }
 next_is() { megabyte | cmp - <(tail -c "+$1" /tmp/large | head -c 1000000); }
@@ -205,7 +205,7 @@ open() {
     check "the snapshot is deleted" step read
     forget
     check "the file is stale without its snapshot" refused "Stale file handle" megabyte
-    megabyte >/tmp/stale 2>/dev/null
+    megabyte >/tmp/stale 2>/dev/null || true
     check "no byte comes" no_byte
     check "so is the directory" refused "Stale file handle" ls /proc/self/fd/4/
     check "a file of the volume that is open goes on" cmp tree/large - <&5

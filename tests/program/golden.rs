@@ -1,5 +1,7 @@
 //! Volumes that earlier versions wrote: they open, have every byte, and go on with this version. See tests/golden.
 
+mod history;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -61,8 +63,13 @@ fn check(gateway: &Gateway, has_log: bool) {
 }
 
 fn is_sound(place: &Place, options: &[&str]) {
+    is_sound_at(&place.bucket(), options);
+}
+
+/// Checks the volume in a folder, and every byte of it.
+fn is_sound_at(bucket: &Path, options: &[&str]) {
     let mut command = vec!["fsck".to_owned(), "--read-data".to_owned()];
-    command.push(format!("--store=file://{}", place.bucket().display()));
+    command.push(format!("--store=file://{}", bucket.display()));
     command.extend(options.iter().map(|&option| option.to_owned()));
     let checked = run(&command);
     assert!(

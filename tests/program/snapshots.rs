@@ -4,14 +4,18 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use forebay_client::Status;
+use forebay_client::{Stable, Status};
 use serde_json::Value;
 
 use crate::admin_http::{address, text};
 use crate::metrics::Scrape;
+use crate::support::nfs::Client;
 use crate::support::{Gateway, Place, run};
 
 const ADMIN: &str = "--admin-listen=127.0.0.1:0";
+/// NFS3ERR_NOSPC and NFS3ERR_DQUOT (RFC 1813, section 2.6).
+const NOSPC: Status = Status(28);
+const DQUOT: Status = Status(69);
 /// Nothing is published unless the test says so.
 const QUIET: &str = "--checkpoint-interval=1h";
 
@@ -135,6 +139,125 @@ fn snapshots_are_made_listed_and_deleted_and_outlive_a_kill() {
         checked.stdout,
         checked.stderr
     );
+}
+
+#[test]
+fn handles_of_a_snapshot_are_valid_on_the_gateway_that_takes_over_and_stale_when_it_is_deleted() {
+    let place = Place::new();
+    let first = place.serve_with("data", &[QUIET]);
+    let mut client = first.client();
+    let root = client.mount();
+    client.put("file", b"before");
+    snapshot(&first, &["create", "s"]);
+    first.flush();
+    client.put("file", b"after!");
+    let list = client.lookup(&root, b".snapshot").unwrap();
+    let then = client.lookup(&list, b"s").unwrap();
+    let file = client.lookup(&then, b"file").unwrap();
+    first.kill();
+
+    let second = place.serve_with("second", &[QUIET, "--take-over"]);
+    let mut client = second.client();
+    assert_eq!(client.read(&file, 0, 100).unwrap(), b"before");
+    assert_eq!(client.lookup(&then, b"file").unwrap(), file);
+    assert_eq!(client.lookup(&list, b"s").unwrap(), then);
+    // What the first one had not published is not there; in the snapshot nothing has changed.
+    assert_eq!(client.get("file").unwrap(), b"before");
+    client.put("file", b"second");
+    assert_eq!(client.read(&file, 0, 100).unwrap(), b"before");
+    // By its number.
+    snapshot(&second, &["delete", "1"]);
+    assert_eq!(client.read(&file, 0, 100), Err(Status::STALE));
+    assert_eq!(client.lookup(&then, b"file"), Err(Status::STALE));
+    assert_eq!(client.lookup(&list, b"s"), Err(Status::NOENT));
+    second.stop_cleanly();
+
+    // Nor are they valid for a later snapshot of the same name.
+    let first = place.serve_with("data", &[QUIET]);
+    snapshot(&first, &["create", "s"]);
+    first.flush();
+    let mut client = first.client();
+    assert_eq!(client.read(&file, 0, 100), Err(Status::STALE));
+    let again = client.lookup(&list, b"s").unwrap();
+    let file = client.lookup(&again, b"file").unwrap();
+    assert_eq!(client.read(&file, 0, 100).unwrap(), b"second");
+    first.stop_cleanly();
+}
+
+/// The only quota of the volume.
+#[track_caller]
+fn quota(gateway: &Gateway) -> Value {
+    let list = gateway.ask(&["quota", "list", "--json"]);
+    assert!(list.status.success(), "{}", list.stderr);
+    let list: Value = serde_json::from_str(&list.stdout).unwrap();
+    list[0].clone()
+}
+
+#[test]
+fn what_snapshots_hold_counts_against_the_limit_by_its_setting_and_never_in_quotas() {
+    const MIB: u64 = 1 << 20;
+    // In parts of 7 MiB.
+    const PART: u64 = 7 * MIB;
+    const LIMIT: u64 = 64 * MIB;
+    let limits = ["--volume-limit=64MiB", "--compression=off", QUIET];
+    let place = Place::new();
+    let counting = [&limits[..], &["--snapshots-count=on"]].concat();
+    let gateway = place.serve_with("data", &counting);
+    let mut client = gateway.client();
+    client.mkdir("home");
+    let root = client.mount();
+    let home = client.lookup(&root, b"home").unwrap();
+    let file = client.create(&home, b"file");
+    let fill = |client: &mut Client, from: u64, to: u64, byte: u8| {
+        let bytes = vec![byte; MIB as usize];
+        let mut pieces = 7 * from..7 * to;
+        pieces.try_for_each(|piece| {
+            let written = client.write(&file, piece * MIB, &bytes, Stable::FileSync);
+            written.map(drop)
+        })
+    };
+    let set = gateway.ask(&["quota", "set", "/home", "--bytes", "49MiB"]);
+    assert!(set.status.success(), "{}", set.stderr);
+    while quota(&gateway)["counting"] != false {}
+    fill(&mut client, 0, 4, 1).unwrap();
+    snapshot(&gateway, &["create", "s"]);
+    gateway.flush();
+    assert_eq!(client.space().0, LIMIT);
+    fill(&mut client, 0, 4, 2).unwrap();
+    gateway.flush();
+
+    let held = gateway.status()["snapshot_held_bytes"].as_u64().unwrap();
+    assert!((4 * PART..4 * PART + MIB).contains(&held), "{held}");
+    assert_eq!(client.space(), (LIMIT - held, LIMIT - 4 * PART - held));
+    let said = gateway.ask(&["status"]).stdout;
+    assert!(said.contains("which hold 28.0 MiB"), "{said}");
+    // Two more do not fit, for what the snapshot holds; the quota has room for them.
+    assert_eq!(fill(&mut client, 4, 6, 3), Err(NOSPC));
+    let used = quota(&gateway)["used_bytes"].as_u64().unwrap();
+    assert!((4 * PART..6 * PART).contains(&used), "{used}");
+
+    // Deleting it makes room, until the quota is full.
+    snapshot(&gateway, &["delete", "s"]);
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while fill(&mut client, 4, 6, 3).is_err() {
+        assert!(Instant::now() < deadline);
+        gateway.flush();
+    }
+    assert_eq!(client.space().0, LIMIT);
+    assert_eq!(fill(&mut client, 6, 8, 4), Err(DQUOT));
+    gateway.stop_cleanly();
+
+    // Without the setting a snapshot takes nothing of the limit.
+    let gateway = place.serve_with("data", &limits);
+    let mut client = gateway.client();
+    snapshot(&gateway, &["create", "t"]);
+    gateway.flush();
+    fill(&mut client, 0, 6, 5).unwrap();
+    gateway.flush();
+    let held = gateway.status()["snapshot_held_bytes"].as_u64().unwrap();
+    assert!(held >= 6 * PART, "{held}");
+    assert_eq!(client.space().0, LIMIT);
+    gateway.stop_cleanly();
 }
 
 /// Waits until there are this many snapshots.

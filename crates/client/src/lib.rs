@@ -20,7 +20,8 @@ pub mod xdr;
 
 pub use link::{Answer, CallId, Link, LinkError, Reach, Reached, Steady};
 pub use reply::{
-    Attributes, DirectoryEntry, Failure, FileKind, Found, Listing, Reply, Status, Time, Written,
+    Attributes, DirectoryEntry, Failure, FileKind, Found, Listing, Reply, Space, Status, Time,
+    Written,
 };
 pub use request::{Caller, Create, LAST_FRAGMENT, Request, Stable};
 pub use xdr::Malformed;

@@ -120,6 +120,15 @@ pub struct Written {
     pub attributes: Option<Attributes>,
 }
 
+/// Results of FSSTAT, without the fields that no test here needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Size of the file system.
+    pub total_bytes: u64,
+    /// What is free of it.
+    pub free_bytes: u64,
+}
+
 /// One name of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry {
@@ -252,6 +261,16 @@ impl Reply {
             stable,
             verifier: decoder.array()?,
             attributes,
+        })
+    }
+
+    /// The results of FSSTAT.
+    pub fn space(self) -> Result<Space, Failure> {
+        let mut decoder = self.checked()?;
+        optional_attributes(&mut decoder)?;
+        Ok(Space {
+            total_bytes: decoder.u64()?,
+            free_bytes: decoder.u64()?,
         })
     }
 

@@ -131,6 +131,11 @@ impl Request {
         Request::nfs(1, "GETATTR", Encoder::default().opaque(&object.0))
     }
 
+    /// FSSTAT.
+    pub fn fsstat(object: &Handle) -> Request {
+        Request::nfs(18, "FSSTAT", Encoder::default().opaque(&object.0))
+    }
+
     /// SETATTR of mode, size or both, without a guard.
     pub fn setattr(object: &Handle, mode: Option<u32>, size: Option<u64>) -> Request {
         let arguments = attributes(Encoder::default().opaque(&object.0), mode, size);

@@ -185,16 +185,10 @@ impl Snapshots {
     fn published(&self, name_or_number: &str) -> Result<(SnapshotId, String), SnapshotError> {
         let found = self.context.list.given(name_or_number);
         let not_found = || SnapshotError::NotFound(name_or_number.to_owned());
-        let (
-            id,
-            Listed {
-                record,
-                is_published,
-            },
-        ) = found.ok_or_else(not_found)?;
-        match is_published {
-            true => Ok((id, record.name)),
-            false => Err(SnapshotError::NotPublished(record.name)),
+        let (id, found) = found.ok_or_else(not_found)?;
+        match found.is_published {
+            true => Ok((id, found.record.name)),
+            false => Err(SnapshotError::NotPublished(found.record.name)),
         }
     }
 

@@ -10,9 +10,12 @@ use forebay_vfs::{FileSystem, SetAttributes, Stability};
 use crate::common::disk::Disk;
 use crate::common::{Bucket, Life, ROOT, eventually, pattern, read};
 
+mod cached;
 mod costs;
 mod histories;
+mod limits;
 mod restored;
+mod salvaged;
 mod scrubbed;
 mod seen;
 mod space;
@@ -20,7 +23,7 @@ mod space;
 const MIB: u64 = 1 << 20;
 
 /// Packs of 1 MiB that are not compressed, and a collector that does not rest.
-fn eager(config: &mut FsConfig) {
+pub(crate) fn eager(config: &mut FsConfig) {
     config.compression = Compression::Off;
     config.pack_bytes = MIB;
     config.background_rate = 1 << 40;
@@ -72,7 +75,7 @@ fn write(life: &Life, inode: Inode, seed: u64, len: u64) -> Vec<u8> {
 }
 
 /// Waits until the bucket has no packs but those of live files and of snapshots, and returns the bytes of all packs.
-fn settled(life: &Life, bucket: &Bucket) -> u64 {
+pub(crate) fn settled(life: &Life, bucket: &Bucket) -> u64 {
     eventually("dead packs that no snapshot holds are deleted", || {
         // The collector begins after a commit.
         life.set(

@@ -1,4 +1,5 @@
-//! Ten traps into which an earlier system of this kind fell, each of which lost data.
+//! Ten traps into which an earlier system of this kind fell, each of which lost data; and one of those that snapshots brought.
+//! The other two of these are `trap_12` in `crates/nfs/tests/snapshots.rs` and `trap_13` in `crates/fsck/tests/clones/undone.rs`.
 
 use crate::common::*;
 use forebay_types::{BLOCK_SIZE, Inode};
@@ -375,4 +376,35 @@ fn trap_10_a_file_made_again_under_its_name_has_nothing_of_the_old_one() {
     assert_bytes(&life.read(new, 0, 6 << 20), &expected);
     life.crash();
     elsewhere(&bucket, new, &expected);
+}
+
+#[test]
+fn trap_11_a_snapshot_stops_no_collection_of_what_it_does_not_hold() {
+    const MIB: usize = 1 << 20;
+    let bucket = Bucket::new();
+    let life = bucket.start(crate::snapshots::eager);
+    let kept = life.create(b"kept");
+    let old = pattern(1, 2 * MIB);
+    life.write(kept, 0, &old, Stability::Unstable);
+    crate::snapshots::snapshot(&life, "before");
+    life.flush();
+    let inode = life.create(b"file");
+    let mut last = Vec::new();
+    for round in 0..12 {
+        last = pattern(10 + round, 2 * MIB);
+        life.write(inode, 0, &last, Stability::Unstable);
+        life.flush();
+        let gone = life.create(b"gone");
+        life.write(gone, 0, &pattern(30 + round, MIB), Stability::Unstable);
+        life.flush();
+        life.remove(b"gone");
+    }
+    life.remove(b"kept");
+    // Packs that were born after the snapshot are deleted when they are dead, while it holds its own.
+    let bytes = crate::snapshots::settled(&life, &bucket);
+    let held = life.volume.status().held_bytes;
+    assert!((2 * MIB as u64..3 * MIB as u64).contains(&held), "{held}");
+    assert!(bytes < held + 3 * MIB as u64, "{bytes} bytes, {held} held");
+    assert_bytes(&life.read(inode, 0, 3 * MIB), &last);
+    life.stop();
 }

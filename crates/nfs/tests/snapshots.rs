@@ -138,6 +138,11 @@ fn no_object_has_the_numbers_of_another_one() {
 }
 
 #[test]
+fn trap_12_old_and_new_are_never_taken_for_one_file() {
+    no_object_has_the_numbers_of_another_one();
+}
+
+#[test]
 fn only_the_directory_of_a_visible_export_lists_its_snapshots() {
     let (fs, _) = with_snapshot();
     for (access, path, root_has, below_has) in [

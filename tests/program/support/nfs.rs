@@ -110,6 +110,13 @@ impl Client {
         Ok(written.verifier)
     }
 
+    /// Bytes of the file system, and those that are free.
+    pub(crate) fn space(&mut self) -> (u64, u64) {
+        let root = self.mount();
+        let space = self.call(&Request::fsstat(&root), Reply::space).unwrap();
+        (space.total_bytes, space.free_bytes)
+    }
+
     pub(crate) fn commit(&mut self, file: &Handle) -> Verifier {
         self.call(&Request::commit(file), Reply::committed).unwrap()
     }

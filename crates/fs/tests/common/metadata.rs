@@ -1,5 +1,6 @@
 //! Metadata whose reads a test sees, delays, fails or changes; and actions of others while a gateway starts.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -146,6 +147,26 @@ impl MetaStore for WatchedStore {
 
     async fn prove(&self) -> Result<(), StoreError> {
         self.inner.prove().await
+    }
+
+    fn is_merging(&self) -> bool {
+        self.inner.is_merging()
+    }
+
+    async fn keep(&self, name: &str) -> Result<(), StoreError> {
+        self.inner.keep(name).await
+    }
+
+    async fn release(&self, name: &str) -> Result<(), StoreError> {
+        self.inner.release(name).await
+    }
+
+    async fn kept(&self) -> Result<BTreeSet<String>, StoreError> {
+        self.inner.kept().await
+    }
+
+    async fn open_kept(&self, name: &str) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
+        self.inner.open_kept(name).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -6,6 +6,7 @@
     reason = "numbers here are small"
 )]
 
+mod cached;
 #[path = "../place/cut.rs"]
 mod cut;
 mod cuts;
@@ -17,6 +18,8 @@ mod measure;
 mod place;
 mod refusals;
 mod scrubbed;
+mod shared;
+mod undone;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
