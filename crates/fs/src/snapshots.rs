@@ -39,7 +39,7 @@ use opened::Opened;
 pub(crate) use space::SpaceOfSnapshots;
 
 use crate::publisher::{Progress, kept_name};
-use crate::state::{BadSnapshotName, Listed, Signals, SnapshotList};
+use crate::state::{BadSnapshotName, Signals, SnapshotList};
 
 /// The rooms that snapshots use.
 pub(crate) struct Context {
