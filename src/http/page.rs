@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     /// Bytes of all files: small enough to load over any tunnel.
-    const MOST_BYTES: usize = 60 << 10;
+    const MOST_BYTES: usize = 64 << 10;
 
     #[test]
     fn the_page_is_small_and_names_no_other_host() {

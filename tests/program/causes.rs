@@ -3,7 +3,6 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::damage::damage_pack_with;
 use crate::metrics::{ADMIN, Scrape};
 use crate::support::nfs::Stable;
 use crate::support::{Gateway, Place, TIMEOUT};
@@ -78,26 +77,5 @@ fn tables_of_metadata_that_are_merged_are_requests_of_merges() {
         client.put(&format!("file {}", files.next().unwrap_or(0)), b"data");
         gateway.flush();
     });
-    gateway.stop_cleanly();
-}
-
-#[test]
-fn the_search_for_good_copies_of_damaged_frames_is_requests_of_healing() {
-    let place = Place::new();
-    let gateway = place.serve();
-    let mut client = gateway.client();
-    let root = client.mount();
-    // More metadata than one read of a table brings.
-    for number in 0..400 {
-        client.create(&root, format!("a file with number {number}").as_bytes());
-    }
-    client.put("damaged", b"these bytes will be damaged");
-    gateway.flush();
-    gateway.stop_cleanly();
-    damage_pack_with(&place, b"these bytes will be damaged");
-    let gateway = place.serve_with("elsewhere", &[ADMIN]);
-    assert_eq!(requests(&gateway, "heal"), 0.0);
-    assert!(gateway.ask(&["scrub"]).status.success());
-    until(&gateway, "heal", || ());
     gateway.stop_cleanly();
 }

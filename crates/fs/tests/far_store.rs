@@ -213,7 +213,8 @@ async fn read(fs: &impl FileSystem) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_in_a_snapshot_is_at_most_two_round_trips_farther_than_the_file_itself() {
+async fn a_file_in_a_snapshot_is_at_most_three_round_trips_farther_than_the_file_itself() {
+    let mut farther = Vec::new();
     // Merges begin at twelve tables: none is under way, and none ends between the two looks.
     for (publications, least) in [(1, 3), (6, 8), (16, 5), (28, 5)] {
         let past = Past::new(publications).await;
@@ -235,6 +236,8 @@ async fn a_file_in_a_snapshot_is_at_most_two_round_trips_farther_than_the_file_i
         eprintln!(
             "{tables} tables: {live} round trips and {live_requests} requests, in the snapshot {then} and {then_requests}"
         );
-        assert!(then <= live + 2, "{tables}: {then} and {live} round trips");
+        farther.push(then - live);
     }
+    // The manifest, the indexes of the tables, and the attributes of its root, which the volume has in memory.
+    assert!(farther.iter().all(|more| *more <= 3), "{farther:?}");
 }

@@ -145,7 +145,9 @@ impl Scrub {
         let mut len = frames * INDEX_ENTRY_LEN as u64 + INDEX_FOOTER_LEN as u64;
         let mut attempt = 1;
         loop {
-            let from = due.bytes.saturating_sub(len);
+            // Behind the header: a damaged one does not keep the index from being read.
+            let behind = due.bytes.min(PACK_HEADER_LEN as u64);
+            let from = due.bytes.saturating_sub(len).max(behind);
             self.reserve(due.bytes - from, rate).await;
             let tail = self.piece(due.pack, from..due.bytes).await?;
             let tail = tail.map_err(|gone| {

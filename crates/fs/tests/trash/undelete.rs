@@ -170,8 +170,9 @@ fn a_name_that_is_made_again_beside_the_trash_is_another_file() {
     assert_ne!(back[0].inode, first);
 }
 
-fn limit(life: &Life, bytes: LimitChange) {
+fn limit(life: &Life, bytes: u64) {
     life.run(|volume| async move {
+        let bytes = LimitChange::To(bytes);
         let set = volume.set_quota(b"/top", bytes, LimitChange::Keep);
         set.await.unwrap();
     });
@@ -189,7 +190,7 @@ fn a_quota_stops_the_return_of_a_directory_half_way_and_the_error_says_what_is_b
         clock.pass(1);
         inode
     });
-    limit(&life, LimitChange::To(40 << 10));
+    limit(&life, 40 << 10);
     // The newest comes first.
     let wanted = Wanted::Path(b"/top".to_vec());
     let refused = undelete_wanted(&life, wanted.clone(), None).unwrap_err();
@@ -211,7 +212,7 @@ fn a_quota_stops_the_return_of_a_directory_half_way_and_the_error_says_what_is_b
     let mut rest = paths(&life);
     rest.sort();
     assert_eq!(rest, ["/top/large", "/top/old"]);
-    limit(&life, LimitChange::Unlimited);
+    limit(&life, 1 << 30);
     let (_, done) = undelete_wanted(&life, wanted, None).unwrap();
     assert_eq!((done.objects, done.left), (2, 0));
     for (inode, (_, kib)) in files.into_iter().zip(sizes) {

@@ -189,7 +189,10 @@ fn noted_merges(place: &Place) -> Vec<std::path::PathBuf> {
 fn a_restore_forgets_the_merges_that_were_noted_before() {
     run(|| async {
         let (place, then, files) = source(&key_file(7)).await;
-        assert!(!noted_merges(&place).is_empty());
+        // As a gateway leaves it that is killed while it merges; what is in it is of no account.
+        let folder = place.bucket().join("meta/compactions");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("00000000000000000001.compactions"), b"a merge").unwrap();
         restored(&place, "s", "before").await.unwrap();
         assert_eq!(noted_merges(&place), [""; 0].map(std::path::PathBuf::from));
         // The next gateway makes new ones, and merges go on.

@@ -23,6 +23,10 @@ use tokio::sync::OnceCell;
 
 use super::MANIFEST;
 
+/// Name of the object with the number up to which the garbage collector may have deleted manifests. It leaves those that are kept,
+/// and SlateDB's reader would look for a later one without end.
+const BOUNDARY: &str = "manifest.boundary";
+
 /// Reads a store without later manifests, and refuses all changes.
 #[derive(Clone, Debug)]
 pub(super) struct StillStore {
@@ -127,6 +131,12 @@ impl ObjectStore for StillStore {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         if let Some(read) = self.read_only(location, &options).await {
             return read;
+        }
+        if self.only.is_some() && location.filename() == Some(BOUNDARY) {
+            return Err(Error::NotFound {
+                path: location.to_string(),
+                source: "the only manifest is not behind it".into(),
+            });
         }
         if !self.is_later(location) {
             let found = self.inner.get_opts(location, options).await?;

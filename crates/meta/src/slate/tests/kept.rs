@@ -1,5 +1,6 @@
 //! States that are kept with the commit that makes them.
 
+use super::collector::collect_with_slatedb;
 use super::*;
 
 fn kept_as(number: u32, name: &str) -> Batch {
@@ -11,6 +12,31 @@ fn kept_as(number: u32, name: &str) -> Batch {
 async fn latest(store: &dyn MetaStore) -> u32 {
     let latest = store.get(b"latest").await.unwrap().unwrap();
     u32::from_be_bytes(latest[..].try_into().unwrap())
+}
+
+/// SlateDB's collector notes the manifests that may be deleted by a number. That of a kept state is below it, and stays.
+#[tokio::test]
+async fn a_kept_state_is_open_to_readers_after_manifests_before_and_behind_it_were_deleted() {
+    let bucket = TestBucket::default();
+    let store = open(&bucket, settings()).await.unwrap();
+    for number in 1..=9 {
+        store.commit(&numbered(number)).await.unwrap();
+        if number == 5 {
+            store.keep("five").await.unwrap();
+        }
+    }
+    let below = async |folder: &str| {
+        let objects = bucket.objects().await;
+        objects.iter().filter(|name| name.contains(folder)).count()
+    };
+    let before = below("/manifest/").await;
+    collect_with_slatedb(&bucket, Duration::ZERO, None).await;
+    assert!(below("/manifest/").await < before);
+    assert_eq!(below("/gc/").await, 1);
+    let opened = tokio::time::timeout(Duration::from_secs(60), store.open_kept("five"));
+    let kept = opened.await.unwrap().unwrap().unwrap();
+    assert_eq!((latest(&*kept).await, latest(&store).await), (5, 9));
+    store.close().await.unwrap();
 }
 
 /// How many checkpoints have the name.
