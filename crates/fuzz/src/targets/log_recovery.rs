@@ -163,7 +163,7 @@ impl<'a> Segment<'a> {
             (fields.u64(), fields.u64(), fields.u32(), fields.u32());
         let record = self.bytes.get(at..at + 32 + length as usize)?;
         let sound = magic.to_le_bytes() == *b"FR"
-            && (1..=4).contains(&kind)
+            && (1..=5).contains(&kind)
             && (zero, zeros) == (0, 0)
             && (own_lsn, salt) == (lsn, self.salt)
             && crc == crc32fast::hash(&record[4..]);
