@@ -13,7 +13,7 @@ use crate::support::{Gateway, Place};
 
 #[test]
 #[ignore = "needs chromium; .ci/run runs it"]
-fn snapshots_slow_calls_damage_and_a_takeover_are_what_has_happened() {
+fn snapshots_slow_calls_and_damage_are_what_has_happened() {
     let place = Place::new();
     let gateway = place.serve();
     for (name, data) in [
@@ -60,23 +60,6 @@ fn snapshots_slow_calls_damage_and_a_takeover_are_what_has_happened() {
     browser.until(&format!("/1, which hold [1-9]/.test({facts})"));
     succeeds(&["snapshot", "delete", "before upgrade"]);
     browser.until(&happened("snapshot \"before upgrade\" of uid "));
-
-    // A call that waits for the bucket keeps the fenced gateway until the page has its last message.
-    held.hold_again();
-    let second = thread::scope(|scope| {
-        let reader = scope.spawn(move || Client::connect(port).get("last"));
-        held.wait();
-        let second = place.serve_with("second", &["--take-over"]);
-        gateway.client().put("slow", b"too late");
-        assert!(!gateway.ask(&["flush", "--timeout=50s"]).status.success());
-        browser.until(&happened("another gateway has taken over"));
-        browser.photograph("happened");
-        held.release();
-        let _ = reader.join();
-        second
-    });
-    assert_eq!(gateway.ends().0, Some(3));
-    browser.until("document.getElementById('word').textContent === 'No answer'");
-    browser.until(&happened("another gateway has taken over"));
-    second.stop_cleanly();
+    browser.photograph("happened");
+    gateway.stop_cleanly();
 }

@@ -94,10 +94,4 @@ impl HeldPacks {
     pub(crate) fn release(&self) {
         fs::remove_file(&self.hold).unwrap();
     }
-
-    /// Holds those that begin from now on.
-    pub(crate) fn hold_again(&self) {
-        let _ = fs::remove_file(&self.waiting);
-        fs::write(&self.hold, b"").unwrap();
-    }
 }
