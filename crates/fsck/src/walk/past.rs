@@ -24,7 +24,7 @@ use crate::judge::snapshots::Kept;
 use crate::progress::Stage;
 use crate::source::{Cursor, Moment, Newest, Past, Source};
 
-/// Differences that are found at a time: so many, or those from whose maps on these have this many bytes as they are stored.
+/// Limits of one page of differences: their number, and the stored bytes of their block maps.
 const AT_ONCE: usize = 1024;
 const BYTES: usize = 4 << 20;
 /// Keys that are looked up at the same time.

@@ -298,7 +298,7 @@ fn clones_and_restored_volumes_have_what_a_model_has_sealed() {
 }
 
 #[test]
-#[ignore = "takes an hour"]
+#[ignore = "a long run, by itself"]
 fn measured_clones_and_restored_volumes_have_what_a_model_has_for_long() {
     histories(100..400, Expected::NotSealed);
 }

@@ -71,7 +71,7 @@ impl Of {
     }
 }
 
-/// Metadata in which the record of the pack moves after so many looks at one of its records.
+/// Metadata in which the record of the pack moves after a number of look-ups of one of its records.
 struct Moving {
     inner: MemoryStore,
     from: Of,
