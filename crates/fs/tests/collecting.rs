@@ -555,7 +555,9 @@ fn a_pack_that_comes_back_by_an_upload_without_an_answer_goes_again() {
         sure.exists(),
         "nothing refers to it, so nothing looks for it"
     );
-    assert_eq!(life.volume.status().collector.orphans_deleted, 1);
+    let counted = || life.volume.status().collector.orphans_deleted == 1;
+    // After the answer to the DELETE.
+    eventually("it is counted", counted);
     // Only once: another one that is deleted later is looked for later.
     arrive(&doubtful, &its_bytes);
     faults.next(Request::Put, "packs/", FaultKind::LostAnswer, 1);
@@ -601,7 +603,9 @@ fn what_a_gateway_before_had_on_its_way_goes_though_it_arrives_after_the_first_l
     eventually("the first look", || bucket.controls.pack_lists() > lists);
     arrive(&late, &bytes);
     nudged_until(&life, "it is deleted", || !late.exists());
-    assert_eq!(life.volume.status().collector.orphans_deleted, 1);
+    eventually("it is counted", || {
+        life.volume.status().collector.orphans_deleted == 1
+    });
     for block in 0..16 {
         let content = pattern(block, MIB as usize);
         assert!(life.read(inode, block * MIB, MIB as usize) == content);

@@ -222,7 +222,10 @@ fn a_held_pack_that_is_put_after_its_deletion_is_deleted_again() {
     controls.manifest_puts.open();
     settled(&life, &bucket);
     assert!(!pack.exists());
-    assert_eq!(life.volume.status().collector.orphans_deleted, 1);
+    // It is counted after the answer to the DELETE.
+    eventually("it is counted", || {
+        life.volume.status().collector.orphans_deleted == 1
+    });
     life.stop();
 }
 
