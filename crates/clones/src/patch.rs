@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | snapshots, held packs and their marks | none | those of now |
 //! | when held packs were read back | none | none |
-//! | dead packs | those of then, for their notes: their objects are not the clone's | those of now, and those of then for their notes |
+//! | dead packs | those dead or held then, for their frame notes: their objects are not the clone's | those of now, and for their frame notes those dead or held then |
 //! | accounts of packs | those of then | those of then |
 //! | a pack with an account then, held now | | is live again, and not held |
 //! | a pack with an account now and none then | | dies with the restore: the snapshot of the state before holds it |
@@ -33,6 +33,8 @@ pub(crate) struct Accounts {
     pub(crate) dead: BTreeMap<PackId, DeadPack>,
     pub(crate) held: BTreeMap<PackId, HeldPack>,
     pub(crate) marks: BTreeSet<(SnapshotId, PackId)>,
+    /// Whether it has notes on the frames of any pack, or on the blocks that share them.
+    pub(crate) has_frame_notes: bool,
 }
 
 /// Batches of some size.
@@ -58,7 +60,9 @@ impl Batches {
         self.done
     }
 
-    /// Deletes what the state says of snapshots; its dead packs become ones without objects.
+    /// Deletes what the state says of snapshots. Its dead and held packs become ones to delete if it has frame notes.
+    /// The notes go when a dead pack is reclaimed, whether its object is there or not. A held pack has notes after a
+    /// restore to a state in which it was dead.
     fn without_past(&mut self, then: &Accounts) {
         for id in then.snapshots.keys() {
             self.change(|batch| batch.delete(&Key::Snapshot(*id)));
@@ -71,10 +75,12 @@ impl Batches {
         for (id, pack) in &then.marks {
             self.change(|batch| batch.delete(&Key::Holding(*id, *pack)));
         }
-        // Their notes go when they are reclaimed, whether their objects are there or not.
-        for pack in then.dead.keys() {
-            let dead = DeadPack::default();
-            self.change(|batch| batch.put(&Key::DeadPack(*pack), &dead));
+        for pack in then.dead.keys().chain(then.held.keys()) {
+            let key = Key::DeadPack(*pack);
+            match then.has_frame_notes {
+                true => self.change(|batch| batch.put(&key, &DeadPack::default())),
+                false => self.change(|batch| batch.delete(&key)),
+            }
         }
     }
 }
@@ -142,7 +148,7 @@ pub(crate) fn of_restore(
     for (pack, record) in &held {
         batches.change(|batch| batch.put(&Key::HeldPack(*pack), record));
         batches.change(|batch| batch.put(&Key::Holding(record.holder, *pack), &Holding));
-        if then.dead.contains_key(pack) {
+        if then.dead.contains_key(pack) || then.held.contains_key(pack) {
             batches.change(|batch| batch.delete(&Key::DeadPack(*pack)));
         }
     }
@@ -266,7 +272,7 @@ mod tests {
         VolumeState::decode(&key, &records[&key[..]]).unwrap()
     }
 
-    /// The snapshot with commit 5 has packs 1 and 2, and one of before holds pack 3; pack 4 was about to be deleted.
+    /// The snapshot with commit 5 has packs 1 and 2, and one of before holds packs 3 and 7; pack 4 was about to be deleted.
     fn then() -> Accounts {
         let held = HeldPack {
             holder: SnapshotId(1),
@@ -276,20 +282,34 @@ mod tests {
             snapshots: [(SnapshotId(1), snapshot(3)), (SnapshotId(2), snapshot(5))].into(),
             packs: [(PackId(1), account(1)), (PackId(2), account(2))].into(),
             dead: [(PackId(4), DeadPack { life: None })].into(),
-            held: [(PackId(3), held)].into(),
-            marks: [(SnapshotId(1), PackId(3))].into(),
+            held: [3, 7].map(|pack| (PackId(pack), held)).into(),
+            marks: [3, 7].map(|pack| (SnapshotId(1), PackId(pack))).into(),
+            has_frame_notes: true,
         }
+    }
+
+    fn dead_packs(records: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u64> {
+        let is_there =
+            |pack: &u64| records.contains_key(&Key::DeadPack(PackId(*pack)).encode()[..]);
+        (1..=9).filter(is_there).collect()
     }
 
     #[test]
     fn a_clone_has_no_past_and_counts_on() {
         let records = after(&then(), of_clone(state(5, 20), &then()));
-        assert_eq!(records.len(), 2);
-        assert!(records.contains_key(&Key::DeadPack(PackId(4)).encode()[..]));
+        // The notes on the frames of these packs go with them.
+        assert_eq!(dead_packs(&records), [3, 4, 7]);
+        assert_eq!(records.len(), 4);
         let volume = volume(&records);
         assert_eq!((volume.gateway, volume.epoch), ([0; 16], Epoch(5)));
         assert_eq!(volume.history.commit, CommitNumber(5));
         assert_eq!(volume.history.held_bytes, 0);
+        let without = Accounts {
+            has_frame_notes: false,
+            ..then()
+        };
+        let records = after(&without, of_clone(state(5, 20), &without));
+        assert_eq!(records.len(), 1, "there are no notes to delete");
     }
 
     #[test]
@@ -303,7 +323,9 @@ mod tests {
             },
         )]
         .into();
-        // Pack 2 died since, and pack 5 is new.
+        // Pack 7 is gone, pack 2 died since, and pack 5 is new.
+        now.held.remove(&PackId(7));
+        now.marks.remove(&(SnapshotId(1), PackId(7)));
         now.packs = [(PackId(1), account(1)), (PackId(5), account(8))].into();
         let held = HeldPack {
             holder: SnapshotId(2),
@@ -335,12 +357,8 @@ mod tests {
         assert_eq!(marks, expected);
         let is_there = |key: Key| records.contains_key(&key.encode()[..]);
         assert!(!is_there(Key::Scrub(PackId(3))));
-        // The notes of pack 4 are there again.
-        assert!(
-            [4, 6]
-                .into_iter()
-                .all(|pack| is_there(Key::DeadPack(PackId(pack))))
-        );
+        // The notes of packs 4 and 7 are there again.
+        assert_eq!(dead_packs(&records), [4, 6, 7]);
         assert!((1..=3).all(|id| is_there(Key::Snapshot(SnapshotId(id)))));
         let volume = volume(&records);
         assert_eq!(

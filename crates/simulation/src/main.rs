@@ -17,7 +17,7 @@ simulate: stops a simulated world at every I/O step, and checks the recovery fro
   --threads N       default 2
   --mode MODE       remaining state: same (machine), power (cut), elsewhere, all (default)
   --faults on|off   faults of store and disk, takeovers, clients that give up (default: on)
-  --clones on|off   clones, and restores of the whole volume, between lives (default: off)
+  --clones on|off   clones, and restores of the whole volume, between lives (default: on)
   --steps N,N,...   only these actions of the plan of --seed; prints the actions
   --shrink on|off   whether to reduce a failing plan to the actions that matter (default: on)
   --trace           prints the actions in the run of --seed";
@@ -41,7 +41,7 @@ fn parse() -> Result<Option<Arguments>, String> {
         scope: Scope::default(),
         perils: Perils {
             faults: true,
-            clones: false,
+            clones: true,
         },
     };
     let (mut steps, mut trace, mut shrink) = (None, false, true);

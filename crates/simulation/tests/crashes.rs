@@ -22,12 +22,22 @@ fn try_states(faults: bool, share: u64) {
         scope: Scope::default(),
         perils: Perils {
             faults,
-            clones: false,
+            clones: true,
         },
     };
     let outcome = suite.run();
     // For a reader of the test's output.
     eprintln!("seed {}\n{}", suite.seed, outcome.totals);
+    let totals = &outcome.totals;
+    let rare = [
+        totals.clones,
+        totals.raced,
+        totals.detached,
+        totals.held,
+        totals.taken_back,
+    ];
+    let is_whole = outcome.failure.is_none() && std::env::var_os("SIMULATION_STATES").is_none();
+    assert!(!is_whole || !rare.contains(&0), "{totals}");
     if let Some(failure) = outcome.failure {
         let plan = Plan::of(failure.seed, suite.perils);
         let (plan, failure) = shrink(&plan, &suite.scope, failure);
