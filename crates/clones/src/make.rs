@@ -217,10 +217,6 @@ async fn still_there(
 pub(crate) async fn accounts(moment: &Moment) -> Result<Accounts, CloneError> {
     let mut accounts = Accounts {
         snapshots: moment.snapshots().await?.into_iter().collect(),
-        has_frame_notes: moment
-            .has_any(KeyRange::pack_frames_from(PackId(0)))
-            .await?
-            || moment.has_any(KeyRange::referrers_from(PackId(0))).await?,
         ..Accounts::default()
     };
     for (key, record) in moment.all::<PackRecord>(KeyRange::packs()).await? {

@@ -6,10 +6,11 @@
 //! |---|---|---|
 //! | snapshots, held packs and their marks | none | those of now |
 //! | when held packs were read back | none | none |
-//! | dead packs | those dead or held then, for their frame notes: their objects are not the clone's | those of now, and for their frame notes those dead or held then |
+//! | dead packs | those of then, for their notes: their objects are not the clone's | those of now, and those of then for their notes |
 //! | accounts of packs | those of then | those of then |
 //! | a pack with an account then, held now | | is live again, and not held |
 //! | a pack with an account now and none then | | dies with the restore: the snapshot of the state before holds it |
+//! | a pack that was dead then, with a holder now | | is dead: its frame notes are there again, and a held pack has none. When they are deleted, it is held |
 //! | the volume's state: what files and the trash use | that of then | that of then |
 //! | epoch, numbers that come next, published LSN, commits | those of then | those of now |
 //! | all else: objects, names, blocks, garbage, quotas, notes | those of then | those of then |
@@ -33,8 +34,6 @@ pub(crate) struct Accounts {
     pub(crate) dead: BTreeMap<PackId, DeadPack>,
     pub(crate) held: BTreeMap<PackId, HeldPack>,
     pub(crate) marks: BTreeSet<(SnapshotId, PackId)>,
-    /// Whether it has notes on the frames of any pack, or on the blocks that share them.
-    pub(crate) has_frame_notes: bool,
 }
 
 /// Batches of some size.
@@ -60,9 +59,7 @@ impl Batches {
         self.done
     }
 
-    /// Deletes what the state says of snapshots. Its dead and held packs become ones to delete if it has frame notes.
-    /// The notes go when a dead pack is reclaimed, whether its object is there or not. A held pack has notes after a
-    /// restore to a state in which it was dead.
+    /// Deletes what the state says of snapshots; its dead packs become ones without objects.
     fn without_past(&mut self, then: &Accounts) {
         for id in then.snapshots.keys() {
             self.change(|batch| batch.delete(&Key::Snapshot(*id)));
@@ -75,12 +72,10 @@ impl Batches {
         for (id, pack) in &then.marks {
             self.change(|batch| batch.delete(&Key::Holding(*id, *pack)));
         }
-        for pack in then.dead.keys().chain(then.held.keys()) {
-            let key = Key::DeadPack(*pack);
-            match then.has_frame_notes {
-                true => self.change(|batch| batch.put(&key, &DeadPack::default())),
-                false => self.change(|batch| batch.delete(&key)),
-            }
+        // Their notes go when they are reclaimed, whether their objects are there or not.
+        for pack in then.dead.keys() {
+            let dead = DeadPack::default();
+            self.change(|batch| batch.put(&Key::DeadPack(*pack), &dead));
         }
     }
 }
@@ -140,6 +135,12 @@ pub(crate) fn of_restore(
         }
     }
 
+    for pack in then.dead.keys() {
+        if let Some(HeldPack { life, .. }) = held.remove(pack) {
+            dead.insert(*pack, DeadPack { life: Some(life) });
+        }
+    }
+
     let mut batches = Batches::default();
     batches.without_past(then);
     for (id, record) in &now.snapshots {
@@ -148,9 +149,6 @@ pub(crate) fn of_restore(
     for (pack, record) in &held {
         batches.change(|batch| batch.put(&Key::HeldPack(*pack), record));
         batches.change(|batch| batch.put(&Key::Holding(record.holder, *pack), &Holding));
-        if then.dead.contains_key(pack) || then.held.contains_key(pack) {
-            batches.change(|batch| batch.delete(&Key::DeadPack(*pack)));
-        }
     }
     for (pack, record) in &dead {
         batches.change(|batch| batch.put(&Key::DeadPack(*pack), record));
@@ -272,7 +270,7 @@ mod tests {
         VolumeState::decode(&key, &records[&key[..]]).unwrap()
     }
 
-    /// The snapshot with commit 5 has packs 1 and 2, and one of before holds packs 3 and 7; pack 4 was about to be deleted.
+    /// The snapshot with commit 5 has packs 1 and 2, and one of before holds pack 3; pack 4 was about to be deleted.
     fn then() -> Accounts {
         let held = HeldPack {
             holder: SnapshotId(1),
@@ -282,34 +280,20 @@ mod tests {
             snapshots: [(SnapshotId(1), snapshot(3)), (SnapshotId(2), snapshot(5))].into(),
             packs: [(PackId(1), account(1)), (PackId(2), account(2))].into(),
             dead: [(PackId(4), DeadPack { life: None })].into(),
-            held: [3, 7].map(|pack| (PackId(pack), held)).into(),
-            marks: [3, 7].map(|pack| (SnapshotId(1), PackId(pack))).into(),
-            has_frame_notes: true,
+            held: [(PackId(3), held)].into(),
+            marks: [(SnapshotId(1), PackId(3))].into(),
         }
-    }
-
-    fn dead_packs(records: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u64> {
-        let is_there =
-            |pack: &u64| records.contains_key(&Key::DeadPack(PackId(*pack)).encode()[..]);
-        (1..=9).filter(is_there).collect()
     }
 
     #[test]
     fn a_clone_has_no_past_and_counts_on() {
         let records = after(&then(), of_clone(state(5, 20), &then()));
-        // The notes on the frames of these packs go with them.
-        assert_eq!(dead_packs(&records), [3, 4, 7]);
-        assert_eq!(records.len(), 4);
+        assert_eq!(records.len(), 2);
+        assert!(records.contains_key(&Key::DeadPack(PackId(4)).encode()[..]));
         let volume = volume(&records);
         assert_eq!((volume.gateway, volume.epoch), ([0; 16], Epoch(5)));
         assert_eq!(volume.history.commit, CommitNumber(5));
         assert_eq!(volume.history.held_bytes, 0);
-        let without = Accounts {
-            has_frame_notes: false,
-            ..then()
-        };
-        let records = after(&without, of_clone(state(5, 20), &without));
-        assert_eq!(records.len(), 1, "there are no notes to delete");
     }
 
     #[test]
@@ -323,9 +307,7 @@ mod tests {
             },
         )]
         .into();
-        // Pack 7 is gone, pack 2 died since, and pack 5 is new.
-        now.held.remove(&PackId(7));
-        now.marks.remove(&(SnapshotId(1), PackId(7)));
+        // Pack 2 died since, and pack 5 is new.
         now.packs = [(PackId(1), account(1)), (PackId(5), account(8))].into();
         let held = HeldPack {
             holder: SnapshotId(2),
@@ -333,6 +315,8 @@ mod tests {
         };
         now.held.insert(PackId(2), held);
         now.marks.insert((SnapshotId(2), PackId(2)));
+        // A file that was restored needed pack 4 again.
+        now.packs.insert(PackId(4), account(3));
         let batches = of_restore((state(5, 20), &then()), (state(9, 30), &now)).unwrap();
         let records = after(&then(), batches);
         let held = |pack| {
@@ -357,8 +341,11 @@ mod tests {
         assert_eq!(marks, expected);
         let is_there = |key: Key| records.contains_key(&key.encode()[..]);
         assert!(!is_there(Key::Scrub(PackId(3))));
-        // The notes of packs 4 and 7 are there again.
-        assert_eq!(dead_packs(&records), [4, 6, 7]);
+        assert!(is_there(Key::DeadPack(PackId(6))));
+        // The notes of pack 4 are there again: it is held when they are deleted.
+        let key = Key::DeadPack(PackId(4)).encode();
+        let dead = DeadPack::decode(&key, &records[&key[..]]).unwrap();
+        assert_eq!((held(4), dead.life), (None, Some(life(3, 10))));
         assert!((1..=3).all(|id| is_there(Key::Snapshot(SnapshotId(id)))));
         let volume = volume(&records);
         assert_eq!(

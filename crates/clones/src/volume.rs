@@ -92,11 +92,6 @@ impl Moment {
         }
     }
 
-    /// Whether the state has any record in `range`.
-    pub(crate) async fn has_any(&self, range: KeyRange) -> Result<bool, CloneError> {
-        Ok(!self.0.scan(&range, 1).await?.is_empty())
-    }
-
     /// The snapshots, the oldest first.
     pub(crate) async fn snapshots(&self) -> Result<Vec<(SnapshotId, SnapshotRecord)>, CloneError> {
         let all = self.all::<SnapshotRecord>(KeyRange::snapshots()).await?;
