@@ -42,7 +42,7 @@ impl Sample {
 
 /// The sources of two crates, a database, a picture, an archive, noise, zeros, and a file that is mostly a hole.
 fn samples() -> Vec<Sample> {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut found = Vec::new();
     for source in ["pack/src", "wal/src"] {
         walk(&crates.join(source), &mut found);
