@@ -233,6 +233,12 @@ pub(crate) fn some_status() -> Status {
             raw_bytes: 8 << 20,
             stored_bytes: 3 << 20,
         },
+        metadata_cache: Some(MetadataCache {
+            used_bytes: 3 << 20,
+            limit_bytes: 64 << 20,
+            hits: 90,
+            misses: 10,
+        }),
         disk_cache: Some(DiskCache {
             limit_bytes: 10 << 30,
             hits: 5,

@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 
+use super::metadata_cache::MetadataCache;
 use super::snapshot::utc;
 use super::space::Space;
 use crate::cost::Cost;
@@ -64,6 +65,9 @@ pub struct Status {
     pub log_error: Option<LogError>,
     /// How packs are compressed.
     pub compression: Compression,
+    /// The memory for metadata that were read; null if there is none.
+    #[serde(default)]
+    pub metadata_cache: Option<MetadataCache>,
     /// The local disk cache; null if there is none.
     pub disk_cache: Option<DiskCache>,
     /// The content of packs in the bucket, and the work on dead bytes.
@@ -285,6 +289,9 @@ impl fmt::Display for Status {
             row("log error", format!("{refused}{}", error.message))?;
         }
         row("compression", self.compression.described())?;
+        if let Some(cache) = &self.metadata_cache {
+            row("metadata", cache.described())?;
+        }
         row(
             "disk cache",
             match &self.disk_cache {
@@ -445,7 +452,7 @@ pub(super) fn size(bytes: u64) -> String {
     ByteSize::b(bytes).display().iec().to_string()
 }
 
-fn of_limit(bytes: u64, limit: u64) -> String {
+pub(super) fn of_limit(bytes: u64, limit: u64) -> String {
     format!("{} of {}", size(bytes), size(limit))
 }
 

@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 use super::NfsGateway;
 use crate::admin::{
     self, ArchivedLogs, CheckpointState, Compression, Control, Deduplication, DiskCache,
-    ExportStatus, FlushReport, GcOrder, GcReport, KnownSpace, LogError, PathRefusal, QuotaLimit,
-    QuotaReport, QuotaRequest, RestoreOrder, RestoreReport, ScrubReport, ScrubRequest,
+    ExportStatus, FlushReport, GcOrder, GcReport, KnownSpace, LogError, MetadataCache, PathRefusal,
+    QuotaLimit, QuotaReport, QuotaRequest, RestoreOrder, RestoreReport, ScrubReport, ScrubRequest,
     SnapshotReport, SnapshotRequest, Space, Status, StoreError, TrashReport, TrashRequest,
     TrashRow, VolumePath, WhereReport,
 };
@@ -132,6 +132,15 @@ impl Control for NfsGateway {
                 raw_bytes: status.compression.raw_bytes,
                 stored_bytes: status.compression.stored_bytes,
             },
+            metadata_cache: status.metadata_cache.map(|cache| {
+                let parts = [cache.blocks, cache.indexes, cache.filters];
+                MetadataCache {
+                    used_bytes: cache.used_bytes,
+                    limit_bytes: cache.limit_bytes,
+                    hits: parts.iter().map(|part| part.hits).sum(),
+                    misses: parts.iter().map(|part| part.misses).sum(),
+                }
+            }),
             disk_cache: status.disk_cache.map(|cache| DiskCache {
                 limit_bytes: cache.limit_bytes,
                 hits: cache.hits,

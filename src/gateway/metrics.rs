@@ -84,12 +84,18 @@ fn add_volume(status: &Status, samples: &mut Samples) {
 /// What is used of memory and log, and the limits.
 fn add_limits(status: &Status, samples: &mut Samples) {
     gauge(samples, &table::DIRTY, status.dirty_bytes);
+    let metadata = status
+        .metadata_cache
+        .map(|cache| ("metadata", cache.used_bytes, Some(cache.limit_bytes)));
     for (owner, used, limit) in [
         ("blocks", status.memory_bytes, Some(status.memory_limit)),
         ("packs", status.leased_bytes, None),
         ("admitted", status.admitted_bytes, None),
         ("names", status.names_bytes, Some(status.names_limit)),
-    ] {
+    ]
+    .into_iter()
+    .chain(metadata)
+    {
         let value = Value::Gauge(used as f64);
         samples.add(&table::MEMORY, [owner.into()], value);
         if let Some(limit) = limit {
@@ -142,7 +148,7 @@ fn add_kept(status: &Status, samples: &mut Samples) {
     }
 }
 
-/// What compression, deduplication and the disk cache have saved.
+/// What compression, deduplication and the caches have saved.
 fn add_reduction(status: &Status, samples: &mut Samples) {
     counter(
         samples,
@@ -157,6 +163,19 @@ fn add_reduction(status: &Status, samples: &mut Samples) {
     if let Some(dedup) = &status.dedup {
         counter(samples, &table::DEDUP_SAVED, dedup.saved_bytes);
         gauge(samples, &table::DEDUP_KNOWN, dedup.known_frames);
+    }
+    if let Some(cache) = &status.metadata_cache {
+        for (part, lookups) in [
+            ("block", cache.blocks),
+            ("index", cache.indexes),
+            ("filter", cache.filters),
+        ] {
+            for (result, number) in [("hit", lookups.hits), ("miss", lookups.misses)] {
+                let value = Value::Counter(number as f64);
+                let labels = [part.into(), result.into()];
+                samples.add(&table::METADATA_CACHE_READS, labels, value);
+            }
+        }
     }
     if let Some(cache) = &status.disk_cache {
         gauge(samples, &table::DISK_CACHE, cache.used_bytes);
@@ -242,6 +261,10 @@ mod tests {
             "compression.stored_bytes",
             By(&["compression_stored_bytes"]),
         ),
+        ("metadata_cache.used_bytes", By(&["memory_bytes"])),
+        ("metadata_cache.limit_bytes", By(&["memory_limit_bytes"])),
+        ("metadata_cache.hits", By(&["metadata_cache_reads"])),
+        ("metadata_cache.misses", By(&["metadata_cache_reads"])),
         ("disk_cache.limit_bytes", By(&["disk_cache_limit_bytes"])),
         ("disk_cache.hits", By(&["disk_cache_reads"])),
         ("disk_cache.misses", By(&["disk_cache_reads"])),

@@ -33,6 +33,7 @@ pub(crate) fn well() -> Status {
             raw_bytes: 0,
             stored_bytes: 0,
         },
+        metadata_cache: None,
         disk_cache: Some(DiskCacheStatus {
             used_bytes: 0,
             limit_bytes: 1 << 30,

@@ -186,11 +186,13 @@ impl State {
         match &sample.labels[..] {
             [owner] if family == &table::MEMORY => match &**owner {
                 "names" => levels.names = value,
-                _ => levels.memory += value,
+                "blocks" | "packs" | "admitted" => levels.memory += value,
+                _ => {}
             },
             [owner] if family == &table::MEMORY_LIMIT => match &**owner {
                 "names" => limits.names_bytes = Some(value),
-                _ => limits.memory_bytes = Some(value),
+                "blocks" => limits.memory_bytes = Some(value),
+                _ => {}
             },
             [] => {
                 for (of, field) in [

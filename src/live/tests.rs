@@ -237,8 +237,12 @@ fn levels_and_limits_are_those_of_the_last_state() {
         .add(&table::MEMORY, ["packs"], 3.0)
         .add(&table::MEMORY, ["admitted"], 4.0)
         .add(&table::MEMORY, ["names"], 5.0)
+        .add(&table::MEMORY, ["metadata"], 1000.0)
+        .add(&table::MEMORY, ["calls"], 2000.0)
         .add(&table::MEMORY_LIMIT, ["blocks"], 200.0)
         .add(&table::MEMORY_LIMIT, ["names"], 50.0)
+        .add(&table::MEMORY_LIMIT, ["metadata"], 5000.0)
+        .add(&table::MEMORY_LIMIT, ["calls"], 6000.0)
         .add(&table::DIRTY, [], 6.0)
         .add(&table::UNPUBLISHED, [], 7.0)
         .add(&table::UNPUBLISHED_AGE, [], 1.25);

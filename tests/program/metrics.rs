@@ -146,6 +146,36 @@ fn reads_are_counted_by_the_tier_that_had_their_bytes() {
 }
 
 #[test]
+fn reads_of_metadata_are_counted_by_whether_memory_had_them() {
+    let place = Place::new();
+    let gateway = place.serve_with("data", &[ADMIN]);
+    gateway.client().put("file", &[7; 1000]);
+    gateway.stop_cleanly();
+    // Nothing is in memory any more.
+    let gateway = place.serve_with("data", &[ADMIN, "--metadata-cache=8MiB"]);
+    gateway.client().get("file").unwrap();
+    let scrape = Scrape::of(&gateway);
+    let reads = |label: &str| scrape.sum_with("metadata_cache_reads_total", label);
+    assert!(reads("part=\"block\",result=\"miss\"") >= 1.0);
+    for part in ["block", "index"] {
+        assert!(reads(&format!("part=\"{part}\"")) >= 1.0, "{part}");
+    }
+    let memory = |name: &str| scrape.value(&format!("{name}{{owner=\"metadata\"}}"));
+    let (used, limit) = (memory("memory_bytes"), memory("memory_limit_bytes"));
+    assert_eq!(limit, f64::from(8 << 20));
+    assert!(used > 0.0 && used <= limit, "{used}");
+    let found = &gateway.status()["metadata_cache"];
+    assert_eq!(found["limit_bytes"], 8 << 20);
+    let number = |name: &str| found[name].as_f64().unwrap();
+    assert!(number("hits") >= reads("result=\"hit\""));
+    assert!(number("misses") >= reads("result=\"miss\""));
+    let shown = gateway.ask(&["status"]).stdout;
+    assert!(shown.contains(" of 8.0 MiB, "), "{shown}");
+    assert!(shown.contains(" parts of tables found since the start\n"));
+    gateway.stop_cleanly();
+}
+
+#[test]
 fn calls_clients_and_requests_are_counted() {
     let place = Place::new();
     let gateway = place.serve_with("data", &[ADMIN]);

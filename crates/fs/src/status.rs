@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use forebay_meta::CacheStatus;
 use forebay_pack_store::{DiskCache, DiskCacheStatus};
 use forebay_reduction::dedup::DedupStatus;
 use forebay_types::{CheckpointId, Epoch, Lsn, VolumeId};
@@ -55,6 +56,8 @@ pub struct Status {
     pub log: Option<(u64, u64)>,
     /// How packs are compressed.
     pub compression: CompressionStatus,
+    /// The memory for metadata that were read from the bucket; none if there is none.
+    pub metadata_cache: Option<CacheStatus>,
     /// The local disk cache; none if there is none.
     pub disk_cache: Option<DiskCacheStatus>,
     /// Damaged frames with lost bytes that readers and the scrub have found since the start.
@@ -123,6 +126,7 @@ impl Status {
             names_limit: state.config.overlay_limit,
             log: state.log().map(|log| (log.used_bytes(), log.limit_bytes())),
             compression: rooms.publisher.compression_status(),
+            metadata_cache: state.catalog.store().cache(),
             disk_cache: rooms.packs.disk().map(DiskCache::status),
             damaged_frames: rooms.damages.lost(),
             dedup: rooms.sharing.status(),

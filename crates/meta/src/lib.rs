@@ -52,5 +52,5 @@ pub use slate::{
     Sealing, SlateFolder, SlateObjects, SlateReader, SlateSettings, SlateStore, StoredManifest,
     keys_that_may_differ,
 };
-pub use store::{Arrived, MemoryStore, MetaStore, NamesInMemory, Ready};
+pub use store::{Arrived, CacheStatus, Lookups, MemoryStore, MetaStore, NamesInMemory, Ready};
 pub use volume::VolumeDescriptor;

@@ -44,6 +44,7 @@
 //! some 32 MiB with a cache of up to 64 MiB, half of the cache up to 256 MiB, and 128 MiB above. Sealing takes 20 MiB more.
 
 mod barrier;
+mod cache;
 mod checksummed;
 mod clock;
 mod collector;
@@ -74,16 +75,15 @@ use object_store::path::Path;
 use slatedb::config::{
     CloseOptions, DurabilityLevel, ReadOptions, ScanOptions, Settings, SstBlockSize,
 };
-use slatedb::db_cache::DbCache;
-use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
 use slatedb::{CloseReason, Db, ErrorKind};
 use tokio::sync::{Mutex, Notify};
 
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::key::KeyRange;
-use crate::store::{MetaStore, Ready};
+use crate::store::{CacheStatus, MetaStore, Ready};
 use barrier::{Barrier, BarrierStore};
+use cache::OpenCache;
 use checksummed::{ChecksummedStore, Damaged};
 use clock::VolumeClock;
 use commit::Unflushed;
@@ -172,18 +172,7 @@ pub struct SlateStore {
     housekeeper: Housekeeper,
     presence: Presence,
     kept: Kept,
-}
-
-/// The scope of keys in the cache: the open store and its kept states have the same tables.
-const CACHE_SCOPE: u64 = 0;
-
-/// A cache of at most `bytes` bytes; `None` for 0.
-fn cache(bytes: u64) -> Option<Arc<dyn DbCache>> {
-    let options = FoyerCacheOptions {
-        max_capacity: bytes,
-        shards: 4,
-    };
-    (bytes > 0).then(|| Arc::new(FoyerCache::new_with_opts(options)) as Arc<dyn DbCache>)
+    cache: Option<OpenCache>,
 }
 
 impl SlateStore {
@@ -222,15 +211,15 @@ impl SlateStore {
             .with_settings(engine_settings())
             .with_system_clock(clock.clone())
             .with_sst_block_size(BLOCK_SIZE);
-        let cache = cache(settings.cache_bytes);
+        let cache = OpenCache::new(settings.cache_bytes);
         let builder = match &cache {
             // SlateDB warns about a cache of size zero.
             None => builder.with_db_cache_disabled(),
-            Some(cache) => builder.with_db_cache(cache.clone(), CACHE_SCOPE),
+            Some(cache) => cache.serve(builder),
         };
         let db = within(settings.timeout, builder.build()).await?;
-        let cache = cache.map(|cache| (cache, settings.cache_bytes));
-        let kept = Kept::of_open_store(store.clone(), path.clone(), settings.timeout, cache);
+        let (kept_store, kept_path) = (store.clone(), path.clone());
+        let kept = Kept::of_open_store(kept_store, kept_path, settings.timeout, cache.as_ref());
         clock.follow(&db);
         let changed = Arc::new(Notify::new());
         let housekeeper = Housekeeper::start(
@@ -254,6 +243,7 @@ impl SlateStore {
             housekeeper,
             presence,
             kept,
+            cache,
         })
     }
 
@@ -389,6 +379,10 @@ impl MetaStore for SlateStore {
     async fn open_kept(&self, name: &str) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
         let reader = self.kept.open(&self.db, name).await?;
         Ok(reader.map(|reader| Arc::new(reader) as Arc<dyn MetaStore>))
+    }
+
+    fn cache(&self) -> Option<CacheStatus> {
+        self.cache.as_ref().map(OpenCache::status)
     }
 
     async fn close(&self) -> Result<(), StoreError> {

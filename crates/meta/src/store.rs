@@ -1,10 +1,12 @@
 //! The store of metadata: the trait for the published part, and its implementation in memory.
 
+mod cache_status;
 mod listings;
 mod memory;
 mod names;
 mod ready;
 
+pub use cache_status::{CacheStatus, Lookups};
 pub use memory::{MemoryBucket, MemoryStore};
 pub use names::NamesInMemory;
 pub use ready::{Arrived, Ready};
@@ -89,6 +91,11 @@ pub trait MetaStore: Send + Sync {
     /// as far as that is known without a request.
     fn divisions(&self) -> Vec<Bytes> {
         Vec::new()
+    }
+
+    /// The memory for what was read from the bucket; `None` without one.
+    fn cache(&self) -> Option<CacheStatus> {
+        None
     }
 
     /// Ends all work in the background. Changes for which [`commit`](MetaStore::commit) returned

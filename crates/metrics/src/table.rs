@@ -59,9 +59,9 @@ families! {
     DIRTY: Gauge, "dirty_bytes", Bytes, [],
         "Bytes of file data that the bucket does not have.";
     MEMORY: Gauge, "memory_bytes", Bytes, ["owner"],
-        "Memory in use, by owner: `blocks` (block buffers), `packs` (packs in flight and frames being fetched), `admitted` (writes that are not in block buffers yet) and `names` (unpublished names and attributes).";
+        "Memory in use, by owner: `blocks` (block buffers), `packs` (packs in flight and frames being fetched), `admitted` (writes that are not in block buffers yet), `names` (unpublished names and attributes), `metadata` (metadata that were read from the bucket) and `calls` (calls and replies of NFS clients, and buffers of their connections: what exceeds the first 64 KiB of a connection's calls and replies, and 2 KiB of its buffers). Data in the reply to a READ lie in blocks, and count there as well.";
     MEMORY_LIMIT: Gauge, "memory_limit_bytes", Bytes, ["owner"],
-        "Limit of that memory: that of `blocks` is for blocks, packs and admitted writes together.";
+        "Limit of that memory: that of `blocks` is for blocks, packs and admitted writes together. `packs` and `admitted` have none of their own.";
     WAITING_CALLS: Gauge, "waiting_calls", None, ["for"],
         "Calls that wait now: for room in the `log`, for `memory` for the bytes of writes, for memory for `names` and attributes, or for the `bucket`.";
     WAIT_DURATION: Histogram, "wait_duration_seconds", Seconds, ["for"],
@@ -134,6 +134,8 @@ families! {
         "Bytes of frames that have been written to the disk cache and not replaced yet.";
     DISK_CACHE_LIMIT: Gauge, "disk_cache_limit_bytes", Bytes, [],
         "Bytes of disk that the disk cache uses, all of them from the start.";
+    METADATA_CACHE_READS: Counter, "metadata_cache_reads", None, ["part", "result"],
+        "Parts of tables of metadata that the memory for them was asked for: `hit` or `miss`. `part` is a `block` of keys and values, an `index` or a `filter`; a lookup may need several of each. Names and attributes that the gateway has in memory need none.";
     DISK_CACHE_READS: Counter, "disk_cache_reads", None, ["result"],
         "Frames that the disk cache was asked for, also to read ahead: `hit`, `miss`, or `damaged` (there, damaged, and fetched from the bucket).";
     DISK_CACHE_WAITING: Gauge, "disk_cache_waiting_bytes", Bytes, [],

@@ -12,7 +12,9 @@ mod files;
 mod lock_answers;
 mod waits;
 
-use forebay_metrics::{Counter, Gauge, Samples, Source, table};
+use std::sync::Arc;
+
+use forebay_metrics::{Counter, Gauge, Samples, Source, Value, table};
 
 use calls::Calls;
 pub(crate) use clients::ClientCounts;
@@ -29,6 +31,9 @@ macro_rules! instruments {
         #[derive(Debug, Default)]
         pub struct Metrics {
             $(pub(crate) $field: $kind,)*
+            /// Bytes that clients hold of the shared budgets, and the sum of these.
+            pub(crate) held: Arc<Gauge>,
+            pub(crate) holdable: Gauge,
             pub(crate) calls: Calls,
             pub(crate) clients: Clients,
             pub(crate) files: Files,
@@ -39,6 +44,12 @@ macro_rules! instruments {
         impl Source for Metrics {
             fn collect(&self, samples: &mut Samples) {
                 $(samples.$add(&table::$family, &self.$field);)*
+                for (family, bytes) in [
+                    (&table::MEMORY, &*self.held),
+                    (&table::MEMORY_LIMIT, &self.holdable),
+                ] {
+                    samples.add(family, ["calls".into()], Value::Gauge(bytes.get() as f64));
+                }
                 self.calls.collect(samples);
                 self.clients.collect(samples);
                 self.lock_answers.collect(samples);

@@ -104,10 +104,15 @@ impl<F: Trees> Server<F> {
         let listener = TcpListener::bind(address).await?;
         let limits = &config.limits;
         let largest_call = limits.record_bytes + BESIDE_RECORD_BYTES;
+        let engine = Arc::new(Engine::new(&config, view));
+        let held = &engine.metrics.held;
+        let budget = |bytes, most| Arc::new(Budget::new(bytes, most, held.clone()));
+        let holdable = limits.shared_bytes + limits.resting_bytes;
+        engine.metrics.holdable.set(holdable as u64);
         let shared = Arc::new(Shared {
-            engine: Arc::new(Engine::new(&config, view)),
-            budget: Arc::new(Budget::new(limits.shared_bytes, largest_call)),
-            rest: Arc::new(Budget::new(limits.resting_bytes, LARGEST_REST)),
+            budget: budget(limits.shared_bytes, largest_call),
+            rest: budget(limits.resting_bytes, LARGEST_REST),
+            engine: engine.clone(),
             pool: Arc::new(Pool::new(config.limits.record_bytes)),
             limits: config.limits,
         });

@@ -7,11 +7,13 @@
 mod common;
 
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::gated::Gated;
 use common::*;
+use forebay_metrics::{Samples, Source};
 use forebay_nfs::record::mark;
 use forebay_nfs::{Limits, Squash};
 use forebay_vfs::ClientId;
@@ -115,6 +117,11 @@ fn one_client_cannot_take_the_share_of_another_however_many_connections_it_has()
     // All wait: the first ones for the file system, the others for their share.
     server.wait_for("nfs_calls_waiting", |calls| calls == WRITES_OF_ONE);
     server.wait_for("nfs_budget_waits", |waits| waits >= 3);
+    // The memory of their calls is seen, and where it ends.
+    let memory = |name| server.metric_of(name, &["calls"]);
+    assert!(memory("memory_bytes") >= WRITES_OF_ONE * MIB as u64);
+    assert!(memory("memory_limit_bytes") >= SHARED_BYTES as u64);
+    assert!(memory("memory_bytes") < memory("memory_limit_bytes"));
     // Another client reads and writes the maximum of one call at once.
     assert_eq!(other.read(&file, 0, MIB as u32).0.len(), MIB);
     let xid = other.send(NFS, 3, 7, |w| {
@@ -129,6 +136,7 @@ fn one_client_cannot_take_the_share_of_another_however_many_connections_it_has()
             assert_eq!(reply(&mut hog).1, 0);
         }
     }
+    server.wait_for_one("memory_bytes", &["calls"], |bytes| bytes == 0);
 }
 
 #[test]
@@ -445,4 +453,60 @@ fn a_write_says_which_client_it_is_from_whoever_its_user_is() {
             assert_ne!(from(HOG, caller), one, "{squash:?}");
         }
     }
+}
+
+/// A source of metrics that stops in the middle of a scrape, until the test lets it go.
+struct Stops {
+    reached: Sender<()>,
+    go: Mutex<Receiver<()>>,
+}
+
+impl Source for Stops {
+    fn collect(&self, _samples: &mut Samples) {
+        self.reached.send(()).unwrap();
+        self.go.lock().unwrap().recv().unwrap();
+    }
+}
+
+#[test]
+fn a_scrape_that_is_held_up_holds_up_no_call_and_a_call_that_waits_holds_up_no_scrape() {
+    let fs = Gated::new(true);
+    let server = server(&fs, |_| {});
+    let (mut client, file) = with_file(&server);
+    let (reached, arrived) = channel();
+    let (let_go, go) = channel();
+    let stops = Stops {
+        reached,
+        go: Mutex::new(go),
+    };
+    std::thread::scope(|scope| {
+        // Everything has been read once when it stops, and is read again when it goes on.
+        let (metrics, stops) = (&*server.metrics as &dyn Source, &stops);
+        let scrape = scope.spawn(move || Samples::of([metrics, stops as &dyn Source, metrics]));
+        arrived.recv().unwrap();
+        // Calls of each kind, of a connection that it has seen and of a new one, are answered meanwhile.
+        let mut fresh = Client::connect_from(HOG, server.address);
+        for at in [&mut client, &mut fresh] {
+            at.write(&file, 0, &vec![5; MIB]);
+            assert_eq!(at.read(&file, 0, MIB as u32).0, vec![5; MIB]);
+            assert_eq!(at.call(NFS, 3, 1, |w| w.opaque(&file)).len() % 4, 0);
+        }
+        let answered = server.metric_of("nfs_call_duration_seconds", &["WRITE", "ok"]);
+        let_go.send(()).unwrap();
+        let samples = scrape.join().unwrap();
+        let counts = samples.iter().filter_map(|sample| match &sample.value {
+            forebay_metrics::Value::Histogram(observed) if sample.labels == ["WRITE", "ok"] => {
+                Some(observed.count())
+            }
+            _ => None,
+        });
+        assert_eq!(counts.collect::<Vec<_>>(), [answered - 2, answered]);
+    });
+
+    // Scrapes go on beside calls that wait in the file system.
+    fs.set_writes_open(false);
+    send_all(&client, writes(&client, &file, 2, MIB));
+    server.wait_for("nfs_calls_waiting", |calls| calls == 2);
+    fs.set_writes_open(true);
+    assert_eq!(xids(&mut client, 2), [1, 2]);
 }

@@ -12,9 +12,9 @@ use object_store::path::Path;
 use parking_lot::Mutex;
 use slatedb::admin::{Admin, AdminBuilder};
 use slatedb::config::{CheckpointOptions, CheckpointScope};
-use slatedb::db_cache::DbCache;
 use slatedb::{Checkpoint, CheckpointCreateResult, Db};
 
+use super::cache::{Cache, OpenCache};
 use super::reader::SlateReader;
 use super::within;
 use crate::error::StoreError;
@@ -35,7 +35,7 @@ pub(super) struct Kept {
     path: Path,
     timeout: Duration,
     /// The cache of the open store: a kept state has many tables in common with it.
-    cache: Option<Arc<dyn DbCache>>,
+    cache: Option<Cache>,
     /// Bytes of the cache for the first look of clients into a kept state.
     room: u64,
     /// The name of the last attempt to keep a state, while its outcome is unknown.
@@ -49,7 +49,7 @@ impl Kept {
         store: Arc<dyn ObjectStore>,
         path: Path,
         timeout: Duration,
-        cache: Option<Arc<dyn DbCache>>,
+        cache: Option<Cache>,
     ) -> Kept {
         Kept {
             store,
@@ -62,17 +62,16 @@ impl Kept {
         }
     }
 
-    /// The same beside an open store with this cache and its size in bytes: clients wait for what is read.
+    /// The same beside an open store with this cache: clients wait for what is read.
     pub(super) fn of_open_store(
         store: Arc<dyn ObjectStore>,
         path: Path,
         timeout: Duration,
-        cache: Option<(Arc<dyn DbCache>, u64)>,
+        cache: Option<&OpenCache>,
     ) -> Kept {
-        let (cache, bytes) = cache.unzip();
         Kept {
-            room: bytes.unwrap_or(0) / FIRST_LOOK_PART,
-            ..Kept::new(store, path, timeout, cache)
+            room: cache.map_or(0, OpenCache::limit_bytes) / FIRST_LOOK_PART,
+            ..Kept::new(store, path, timeout, cache.map(OpenCache::shared))
         }
     }
 

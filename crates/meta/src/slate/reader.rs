@@ -9,16 +9,15 @@ use futures_util::StreamExt;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use slatedb::config::{DbReaderOptions, ScanOptions};
-use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
-use slatedb::db_cache::{DbCache, SplitCache};
 use slatedb::manifest::SsTableHandle;
 use slatedb::{DbReader, DbReaderBuilder, DbReaderMode};
 
+use super::cache::Cache;
 use super::first_looks::FirstLooks;
 use super::kept::Kept;
 use super::pin::Pin;
 use super::still::StillStore;
-use super::{CACHE_SCOPE, MANIFEST, NEVER, Sealing, read_again, scan_options, verified, within};
+use super::{MANIFEST, NEVER, Sealing, read_again, scan_options, verified, within};
 use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::key::KeyRange;
@@ -26,10 +25,6 @@ use crate::store::MetaStore;
 
 /// Bytes that a walk through all entries fetches with one GET, for each table.
 const WALK_READ_AHEAD: usize = 1 << 20;
-/// Memory of a reader that is not pinned, for blocks that were looked up; scans keep none.
-const BLOCK_CACHE_BYTES: u64 = 32 << 20;
-/// The same for indexes and filters of tables, which every look-up needs.
-const INDEX_CACHE_BYTES: u64 = 128 << 20;
 /// Number of such fetches in flight, for each table.
 const WALK_FETCHES: usize = 2;
 
@@ -69,7 +64,7 @@ impl SlateReader {
         sealing: Option<Sealing>,
     ) -> Result<SlateReader, StoreError> {
         let store = StillStore::new(verified(store, &path, sealing));
-        SlateReader::build(store, path, timeout, Some(own_caches())).await
+        SlateReader::build(store, path, timeout, Some(Cache::of_reader())).await
     }
 
     /// Opens the state of the manifest with this number, through a store whose objects are [verified](super::verified). It
@@ -79,7 +74,7 @@ impl SlateReader {
         path: Path,
         manifest: u64,
         timeout: Duration,
-        cache: Option<Arc<dyn DbCache>>,
+        cache: Option<Cache>,
     ) -> Result<SlateReader, StoreError> {
         let store = StillStore::at(store, &path, manifest);
         SlateReader::build(store, path, timeout, cache).await
@@ -90,12 +85,12 @@ impl SlateReader {
         store: StillStore,
         path: Path,
         timeout: Duration,
-        cache: Option<Arc<dyn DbCache>>,
+        cache: Option<Cache>,
     ) -> Result<SlateReader, StoreError> {
         let store: Arc<dyn ObjectStore> = Arc::new(store);
         let builder = builder(store.clone(), path.clone(), DbReaderMode::FollowLatest);
         let builder = match cache {
-            Some(cache) => builder.with_db_cache(cache, CACHE_SCOPE),
+            Some(cache) => cache.serve(builder),
             None => builder.with_db_cache_disabled(),
         };
         Ok(SlateReader {
@@ -127,7 +122,7 @@ impl SlateReader {
         sealing: Option<Sealing>,
     ) -> Result<Option<SlateReader>, StoreError> {
         let store = verified(store, &path, sealing);
-        let kept = Kept::new(store, path, timeout, Some(own_caches()));
+        let kept = Kept::new(store, path, timeout, Some(Cache::of_reader()));
         kept.open_listed(name).await
     }
 
@@ -256,20 +251,6 @@ impl SlateReader {
         };
         read_again(self.timeout, scan).await
     }
-}
-
-/// Caches of a reader without an open store.
-fn own_caches() -> Arc<dyn DbCache> {
-    let cache = |bytes| -> Option<Arc<dyn DbCache>> {
-        Some(Arc::new(FoyerCache::new_with_opts(FoyerCacheOptions {
-            max_capacity: bytes,
-            shards: 4,
-        })))
-    };
-    let caches = SplitCache::new()
-        .with_block_cache(cache(BLOCK_CACHE_BYTES))
-        .with_meta_cache(cache(INDEX_CACHE_BYTES));
-    Arc::new(caches.build())
 }
 
 pub(super) async fn build(

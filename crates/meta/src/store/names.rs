@@ -35,7 +35,7 @@ use super::listings::Listings;
 use crate::batch::{Batch, Entry};
 use crate::error::StoreError;
 use crate::key::{KeyRange, tag};
-use crate::store::{MetaStore, Ready};
+use crate::store::{CacheStatus, MetaStore, Ready};
 
 /// Limit of memory for names, in bytes.
 const MAX_BYTES: usize = 16 << 20;
@@ -272,6 +272,10 @@ impl MetaStore for NamesInMemory {
 
     async fn open_kept(&self, name: &str) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
         self.store.open_kept(name).await
+    }
+
+    fn cache(&self) -> Option<CacheStatus> {
+        self.store.cache()
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
+use forebay_metrics::Gauge;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -47,6 +48,8 @@ pub(super) struct Budget {
     state: Mutex<State>,
     /// Whether a holder waits, as of the last change.
     short: AtomicBool,
+    /// The bytes of all permits, of this budget and of others.
+    held: Arc<Gauge>,
 }
 
 struct State {
@@ -56,13 +59,15 @@ struct State {
 
 impl Budget {
     /// `most` is the largest amount requested at once; every holder can have that much, as long as it is free.
-    pub(super) fn new(bytes: usize, most: usize) -> Budget {
+    /// `held` counts the bytes that were taken.
+    pub(super) fn new(bytes: usize, most: usize, held: Arc<Gauge>) -> Budget {
         Budget {
             state: Mutex::new(State {
                 shares: Shares::new(bytes, bytes / RESERVED_PART, most),
                 waiting: HashMap::new(),
             }),
             short: AtomicBool::new(false),
+            held,
         }
     }
 
@@ -96,6 +101,7 @@ impl Budget {
     }
 
     fn permit(self: &Arc<Self>, holder: Holder, bytes: usize) -> BudgetPermit {
+        self.held.add(bytes as u64);
         BudgetPermit {
             budget: self.clone(),
             holder,
@@ -104,6 +110,7 @@ impl Budget {
     }
 
     fn give(self: &Arc<Self>, holder: Holder, bytes: usize) {
+        self.held.subtract(bytes as u64);
         let mut state = self.state.lock();
         state.shares.give(holder, bytes);
         if state.shares.is_short() {
@@ -266,7 +273,7 @@ mod tests {
     }
 
     fn budget() -> Arc<Budget> {
-        Arc::new(Budget::new(1000, 400))
+        Arc::new(Budget::new(1000, 400, Arc::default()))
     }
 
     #[test]
@@ -343,8 +350,9 @@ mod tests {
         let budget = budget();
         let mut permit = budget.take(client(1), 300).unwrap();
         permit.join(budget.take(client(1), 300).unwrap());
-        assert_eq!(permit.bytes(), 600);
+        assert_eq!((permit.bytes(), budget.held.get()), (600, 600));
         permit.keep(100);
+        assert_eq!(budget.held.get(), 100);
         assert!(budget.take(client(1), 400).is_some());
         drop(permit);
         let all = [400, 350].map(|bytes| budget.take(client(1), bytes));

@@ -150,13 +150,18 @@ impl Running {
     }
 
     /// Waits until a metric has a value for which `right` holds.
-    pub fn wait_for(&self, name: &str, mut right: impl FnMut(u64) -> bool) {
+    pub fn wait_for(&self, name: &str, right: impl FnMut(u64) -> bool) {
+        self.wait_for_one(name, &[], right);
+    }
+
+    /// The same for one of the series of a metric.
+    pub fn wait_for_one(&self, name: &str, labels: &[&str], mut right: impl FnMut(u64) -> bool) {
         let begin = Instant::now();
-        while !right(self.metric(name)) {
+        while !right(self.metric_of(name, labels)) {
             assert!(
                 begin.elapsed() < Duration::from_secs(10),
                 "{name} stays {}",
-                self.metric(name)
+                self.metric_of(name, labels)
             );
             std::thread::sleep(Duration::from_millis(2));
         }

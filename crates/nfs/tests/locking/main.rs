@@ -63,6 +63,8 @@ fn a_waiting_lock_is_granted_by_a_callback_with_what_was_asked_for() {
     assert_eq!(scene.client.nlm(LOCK, &a), GRANTED);
     assert_eq!(scene.client.nlm(LOCK, &b), BLOCKED);
     assert_eq!(scene.client.nlm(LOCK, &b), BLOCKED);
+    let answers = |status| scene.server.metric_of("nfs_lock_answers", &[status]);
+    assert_eq!((answers("granted"), answers("blocked")), (1, 2));
     assert!(scene.side.nothing_came());
     assert_eq!(scene.client.nlm(UNLOCK, &a), GRANTED);
     let came = scene.side.next();
@@ -481,6 +483,12 @@ fn after_a_restart_holders_of_locks_are_notified_and_nobody_else_gets_any() {
     assert_eq!(scene.client.nlm(NM_LOCK, &b), GRACE);
     assert_eq!(scene.client.nlm(TEST, &b), GRACE);
     assert_eq!(scene.client.share(SHARE, &scene.file, "b", 0, 1), GRACE);
+    let in_grace = || {
+        scene
+            .server
+            .metric_of("nfs_lock_answers", &["denied_grace_period"])
+    };
+    assert_eq!(in_grace(), 4);
     // Unlocking is always possible.
     assert_eq!(scene.client.nlm(UNLOCK, &a), GRANTED);
     let again = Ask {
