@@ -191,12 +191,12 @@ impl Judge<'_> {
         })
     }
 
-    /// Checks that the volume on an image opens exactly at a position.
+    /// Checks that the volume on an image opens exactly at a position, of which a power cut leaves `settled` at least.
     pub(super) fn check_left(
         &mut self,
         (image, published): (&WorldImage, u64),
         machine: Option<usize>,
-        position: u64,
+        (settled, position): (u64, u64),
         kind: &'static str,
     ) -> Result<(), String> {
         self.totals.count(kind);
@@ -208,7 +208,7 @@ impl Judge<'_> {
         let (end, inner) = self.recover((image, published), machine, &expected, Some(&ledger))?;
         for (step, inner_image, inner_machine) in inner {
             let left = (&inner_image, published);
-            self.check_inner(&ledger, end, end, left, inner_machine)
+            self.check_inner(&ledger, settled, end, left, inner_machine)
                 .map_err(|why| format!("then in recovery {step:?}: {why}"))?;
         }
         Ok(())

@@ -125,17 +125,19 @@ impl Between<'_> {
             Phase::Kept => &histories.kept,
             Phase::Back => &histories.back,
         };
+        let published = (left.published, left.published);
         let on_its_machine = match phase {
-            Phase::Untouched => left.end,
-            Phase::Kept | Phase::Back => left.published,
+            // Records that only the memory of the machine has are lost in a power cut, whatever a recovery has read.
+            Phase::Untouched => (left.settled, left.end),
+            Phase::Kept | Phase::Back => published,
         };
-        let elsewhere = (None, left.published);
+        let elsewhere = (None, published);
         let same = left.machine.map(|machine| (Some(machine), on_its_machine));
-        for (machine, position) in [Some(elsewhere), same].into_iter().flatten() {
+        for (machine, positions) in [Some(elsewhere), same].into_iter().flatten() {
             let image = (&stop.image, left.published);
             let kind = "a volume half taken back";
             self.judge(history)
-                .check_left(image, machine, position, kind)
+                .check_left(image, machine, positions, kind)
                 .map_err(|why| format!("on machine {machine:?}: {why}"))?;
         }
         Ok(())
