@@ -23,6 +23,7 @@ mod client_shares;
 mod eager;
 mod eager_queue;
 mod fetch_plan;
+mod inode_hash;
 mod journal;
 mod known_names;
 mod log_failure;

@@ -195,16 +195,18 @@ pub(crate) async fn execute<F: Trees>(
             return Outcome::Reply(Reply::denied(xid, denial, buffer));
         }
     };
-    let caller = std::mem::replace(&mut call.credential, Credential::None);
     let xid = call.xid;
-    if caller == Credential::Tls {
+    if call.credential == Credential::Tls {
         return start_tls(session, &call, buffer);
     }
     let locks = session.engine.locks.get().map(|locks| &**locks);
     match Program::find(call.program, call.version, locks) {
-        Ok(Program::Nfs) => nfs(session, &call, caller, record, now, buffer).await,
+        Ok(Program::Nfs) => {
+            call.credential.set_client(session.client.id);
+            nfs(session, &call, record, now, buffer).await
+        }
         Ok(Program::Mount) => mount(session, &call, buffer).await,
-        Ok(Program::Nlm(locks)) => lock(session, locks, &call, caller, record, now, buffer).await,
+        Ok(Program::Nlm(locks)) => lock(session, locks, &call, record, now, buffer).await,
         Ok(Program::Nsm(locks)) => status(session, locks, &call, buffer),
         Err(rejection) => {
             metrics.calls_elsewhere.add(1);
@@ -231,11 +233,12 @@ pub(crate) fn execute_in_memory<F: Trees>(
         let is_nfs = (call.program, call.version) == (nfs3::PROGRAM, nfs3::VERSION);
         is_nfs && session.client.is_known() && call.credential != Credential::Tls
     });
-    let Some(call) = call else {
+    let Some(mut call) = call else {
         return Err(buffer);
     };
+    call.credential.set_client(session.client.id);
     let mut reply = Reply::accepted(call.xid, buffer);
-    let request = session.request(call.procedure, call.credential);
+    let request = session.request(call.procedure, &call.credential);
     match nfs3::call_in_memory(&request, call.procedure, call.arguments, &mut reply) {
         Some(()) => Ok(reply),
         None => Err(reply.finish().0),
@@ -304,7 +307,6 @@ async fn mount<F: Trees>(session: &Session<F>, call: &Call<'_>, buffer: Vec<u8>)
 async fn nfs<F: Trees>(
     session: &Session<F>,
     call: &Call<'_>,
-    caller: Credential,
     record: &[u8],
     now: Instant,
     buffer: Vec<u8>,
@@ -326,7 +328,7 @@ async fn nfs<F: Trees>(
         Ok(first) => first,
         Err(outcome) => return outcome,
     };
-    let request = session.request(call.procedure, caller);
+    let request = session.request(call.procedure, &call.credential);
     let mut reply = Reply::accepted(call.xid, buffer);
     let done = nfs3::call(&request, call.procedure, call.arguments, &mut reply).await;
     if let Err(Malformed) = done {
@@ -388,7 +390,6 @@ async fn lock<F: Trees>(
     session: &Session<F>,
     locks: &LockManager,
     call: &Call<'_>,
-    caller: Credential,
     record: &[u8],
     now: Instant,
     buffer: Vec<u8>,
@@ -411,7 +412,7 @@ async fn lock<F: Trees>(
             metrics: &engine.metrics,
             exports: &session.exports,
             client: &session.client,
-            claimed: caller,
+            claimed: &call.credential,
             // A lock changes no stored data: files of a read-only export can be locked.
             changes: false,
             in_clear: true,

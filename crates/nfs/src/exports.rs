@@ -140,10 +140,12 @@ impl<F> Exports<F> {
         entry.export.rules.get(grant.rule as usize)
     }
 
-    /// Returns the file system as the client sees it.
-    pub(crate) fn fs(&self, grant: Grant) -> Option<&F> {
+    /// Returns the rule that applies to a client, and the file system as the client sees it.
+    pub(crate) fn granted(&self, grant: Grant) -> Option<(&Rule, &F)> {
         let entry = self.list.get(grant.place as usize)?;
-        entry.views.get(grant.rule as usize).map(|fs| &**fs)
+        let rule = entry.export.rules.get(grant.rule as usize)?;
+        let fs = entry.views.get(grant.rule as usize)?;
+        Some((rule, &**fs))
     }
 
     /// Of the exports that this client may use, returns the deepest one that contains `path`, and the rest of the
@@ -188,7 +190,7 @@ impl<F: Trees> Exports<F> {
     /// Resolves the path of an export to its current directory.
     pub(crate) async fn resolve(&self, grant: Grant) -> Result<Inode, Error> {
         let entry = self.list.get(grant.place as usize);
-        let (entry, fs) = entry.zip(self.fs(grant)).ok_or(Error::NotFound)?;
+        let (entry, (_, fs)) = entry.zip(self.granted(grant)).ok_or(Error::NotFound)?;
         // An export is a directory of the live file system.
         let root = Object::live(fs, Inode::ROOT, Shows::default());
         let inode = walk(root, names(&entry.export.path)).await?.inode;

@@ -28,7 +28,20 @@ pub struct FileIds {
 
 impl FileIds {
     /// `volume` is the fsid of the live file system.
+    #[inline]
     pub(crate) fn new(volume: u64, tree: Tree) -> FileIds {
+        match tree {
+            Tree::Live => FileIds {
+                fsid: volume,
+                mask: 0,
+            },
+            _ => FileIds::elsewhere(volume, tree),
+        }
+    }
+
+    /// The same, kept out of the way of calls in the live file system.
+    #[cold]
+    fn elsewhere(volume: u64, tree: Tree) -> FileIds {
         match tree {
             Tree::Live | Tree::Removed => FileIds {
                 fsid: volume,

@@ -60,7 +60,7 @@ impl<F: Trees> Connected<F> {
     }
 
     /// Prepares a read-only call with this claimed credential.
-    pub fn claimed(&self, claimed: Credential) -> Claimed<'_, F> {
+    pub fn claimed<'a>(&'a self, claimed: &'a Credential) -> Claimed<'a, F> {
         let session = &self.0;
         Claimed {
             session,

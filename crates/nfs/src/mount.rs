@@ -218,8 +218,7 @@ async fn root_handle<F: Trees>(
 ) -> Result<(Handle, Grant), u32> {
     let (grant, rest) = request.exports.holding(path, request.client).ok_or(ACCES)?;
     let found = async {
-        let fs = request.exports.fs(grant).ok_or(Error::NotFound)?;
-        let rule = request.exports.rule(grant).ok_or(Error::NotFound)?;
+        let (rule, fs) = request.exports.granted(grant).ok_or(Error::NotFound)?;
         let root = request.exports.resolve(grant).await?;
         walk(Object::live(fs, root, Shows::of(rule)), rest.into_iter()).await
     };

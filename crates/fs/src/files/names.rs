@@ -155,7 +155,7 @@ impl Files {
         name: &[u8],
     ) -> Result<Attributes> {
         check_name(name)?;
-        let directory = self.directory(directory).await?;
+        let directory = self.state.node(directory).await?;
         let special = {
             let state = directory.lock_directory()?;
             permission::may_search(owned(&state.record), caller)?;

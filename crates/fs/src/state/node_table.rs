@@ -11,6 +11,7 @@ use forebay_waits::{For, waiting};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
+use super::inode_hash::InodeHash;
 use super::node::Node;
 
 const SHARDS: usize = 64;
@@ -27,7 +28,7 @@ pub(crate) struct NodeTable {
 
 #[derive(Default)]
 struct Shard {
-    slots: HashMap<Inode, Slot>,
+    slots: HashMap<Inode, Slot, InodeHash>,
     /// The sum of its nodes' weights beyond 1 each. Never too small; exact after a sweep.
     more: usize,
 }

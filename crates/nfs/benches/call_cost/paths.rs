@@ -155,7 +155,7 @@ impl Connection {
             uid: 7,
             gid: 100,
         };
-        let claimed = self.connected.claimed(self.credential.clone());
+        let claimed = self.connected.claimed(&self.credential);
         for _ in 0..calls {
             let (named, object) = black_box((records::named(), object));
             let granted = black_box(&claimed).permitted(named, object, Access(0x3f));
@@ -165,7 +165,7 @@ impl Connection {
 
     /// Checks `calls` times whether a GETATTR of one caller may be answered.
     fn admit(&self, calls: u64) {
-        let claimed = self.connected.claimed(self.credential.clone());
+        let claimed = self.connected.claimed(&self.credential);
         for _ in 0..calls {
             let named = black_box(records::named());
             assert!(black_box(&claimed).admitted(named));

@@ -27,14 +27,18 @@ pub(crate) struct Session<F> {
 }
 
 impl<F: Trees> Session<F> {
-    /// Collects the context of an NFS call.
-    pub(super) fn request(&self, procedure: u32, claimed: Credential) -> nfs3::Request<'_, F> {
+    /// Collects the context of an NFS call. `claimed` has this client.
+    pub(super) fn request<'a>(
+        &'a self,
+        procedure: u32,
+        claimed: &'a Credential,
+    ) -> nfs3::Request<'a, F> {
         nfs3::Request {
             handles: &self.engine.handles,
             metrics: &self.engine.metrics,
             exports: &self.exports,
             client: &self.client,
-            claimed: claimed.of_client(self.client.id),
+            claimed,
             changes: nfs3::is_change(procedure),
             in_clear: false,
             too_weak: AtomicBool::new(false),

@@ -27,18 +27,18 @@ pub(super) async fn lookup<F: Trees>(
             name => name,
         };
         let (object, attributes) = target.object.lookup(&caller, name).await?;
-        Ok((target, object, attributes))
+        Ok((object, attributes))
     };
-    let found: Result<(Target<'_, F>, Object<'_, F>, Attributes), Status> = found.await;
+    let found: Result<(Object<'_, F>, Attributes), Status> = found.await;
     let directory = request.attributes(target).await;
     let mut results = reply.results();
-    match found {
-        Ok((target, object, attributes)) => {
+    match (&target, &found) {
+        (Ok(target), Ok((object, attributes))) => {
             results.status(Status::OK);
-            results.opaque(&request.handle(target, object));
-            results.post_op(request.handles.ids(object.tree), Some(&attributes));
+            results.opaque(&request.handle(*target, *object));
+            results.post_op(request.handles.ids(object.tree), Some(attributes));
         }
-        Err(status) => results.status(status),
+        (Err(status), _) | (_, Err(status)) => results.status(*status),
     }
     results.post_op(request.ids(target), directory.as_ref());
     Ok(())

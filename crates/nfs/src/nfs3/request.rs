@@ -21,7 +21,7 @@ pub(crate) struct Request<'a, F> {
     pub(crate) exports: &'a Exports<F>,
     pub(crate) client: &'a Client,
     /// The caller as the call claims; [`Request::identity`] is authoritative.
-    pub(crate) claimed: Credential,
+    pub(crate) claimed: &'a Credential,
     /// Whether the procedure changes something.
     pub(crate) changes: bool,
     /// Whether the call is exempt from the protection that an export requires of connections: lockd of Linux clients
@@ -100,10 +100,9 @@ impl<'a, F: Trees> Request<'a, F> {
             inode,
         } = named;
         let grant = self.client.grant(export).ok_or(Status::STALE)?;
-        let rule = self.exports.rule(grant).ok_or(Status::STALE)?;
-        let fs = self.exports.fs(grant).ok_or(Status::STALE)?;
+        let (rule, fs) = self.exports.granted(grant).ok_or(Status::STALE)?;
         let protected = self.in_clear || rule.transports.admit(self.client.transport);
-        if !rule.takes(&self.claimed) || !protected {
+        if !rule.takes(self.claimed) || !protected {
             self.too_weak.store(true, Ordering::Relaxed);
             return Err(Status::ACCES);
         }
@@ -137,7 +136,7 @@ impl<'a, F: Trees> Request<'a, F> {
         if self.changes && target.is_read_only() {
             return Err(Status::ROFS);
         }
-        Ok(target.rule.identity(&self.claimed, self.client.id))
+        Ok(target.rule.identity(self.claimed, self.client.id))
     }
 
     /// Returns those of these rights that the export's rules allow.

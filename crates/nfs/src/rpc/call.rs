@@ -36,11 +36,10 @@ pub enum Credential {
 }
 
 impl Credential {
-    /// Returns the same credential with `client` as its client.
-    pub(crate) fn of_client(self, client: ClientId) -> Credential {
-        match self {
-            Credential::Sys(caller) => Credential::Sys(Credentials { client, ..caller }),
-            other => other,
+    /// Sets the client of the credential, if that has one.
+    pub(crate) fn set_client(&mut self, client: ClientId) {
+        if let Credential::Sys(caller) = self {
+            caller.client = client;
         }
     }
 }
