@@ -4,6 +4,7 @@
 //!   change          one record in the journal and the same change in memory, under the checkpoint lock
 //!   checkpoint      closing: which changes the next publications hold
 //!   node            attributes and blocks of one object, newest and as of each closed checkpoint
+//!   inode_hash      the hash by which the table of all nodes finds one
 //!   memory          block buffers, and admission to them
 //!   names_memory    unpublished names and attributes, and admission to them
 //!   journal         the log, or only a position
