@@ -120,6 +120,19 @@ pub fn say_failure(problem: &str) {
     }
 }
 
+/// A subscriber whose messages become these events, and go nowhere else.
+#[cfg(test)]
+pub(crate) fn into_events() -> (impl Subscriber + Send + Sync, Events) {
+    let events = Events::default();
+    let limit = Arc::new(Limit::new(|| Duration::ZERO));
+    let (levels, form) = (
+        LogLevels::of(crate::config::LogLevel::Info),
+        Form::of_stderr(LogFormat::Text),
+    );
+    let (subscriber, _) = subscriber(&levels, form, limit, events.clone(), std::io::sink);
+    (subscriber, events)
+}
+
 fn subscriber<W, M>(
     levels: &LogLevels,
     form: Form,

@@ -277,6 +277,59 @@ fn a_bucket_that_throttles_or_fails_is_told_by_outcomes_and_retries() {
     }
 }
 
+/// Requests, bytes sent and bytes received, by what they are about.
+type Sums = BTreeMap<&'static str, [u64; 3]>;
+
+/// What the gateway has counted, by groups of causes that an observer of the bucket can tell from each other.
+fn by_cause(totals: &[serde_json::Value]) -> Sums {
+    let mut sums = Sums::new();
+    for total in totals {
+        let about = match (total["method"].as_str(), total["cause"].as_str()) {
+            (Some("put"), Some("publish" | "collector" | "heal")) => "packs, put",
+            (Some("get"), Some("fetch" | "prefetch" | "collector" | "scrub")) => "packs, got",
+            (Some("put"), Some("metadata" | "merge")) => "metadata, put",
+            (Some("get"), Some("metadata" | "merge")) => "metadata, got",
+            _ => "the rest",
+        };
+        let values = ["requests", "sent_bytes", "received_bytes"];
+        add(
+            &mut sums,
+            about,
+            values.map(|name| total[name].as_u64().unwrap()),
+        );
+    }
+    sums
+}
+
+/// The same, as the bucket has seen it.
+fn by_object(answered: &[Answered]) -> Sums {
+    let mut sums = Sums::new();
+    for one in answered {
+        let place = ["/packs/", "/meta/"].map(|part| one.target.contains(part));
+        let about = match (&*one.method, place) {
+            ("PUT", [true, _]) => "packs, put",
+            ("GET", [true, _]) => "packs, got",
+            ("PUT", [_, true]) => "metadata, put",
+            ("GET", [_, true]) => "metadata, got",
+            _ => "the rest",
+        };
+        let received = if one.method == "HEAD" {
+            0
+        } else {
+            one.received
+        };
+        add(&mut sums, about, [1, one.sent, received]);
+    }
+    sums
+}
+
+fn add(sums: &mut Sums, about: &'static str, values: [u64; 3]) {
+    let sum = sums.entry(about).or_default();
+    for (sum, value) in sum.iter_mut().zip(values) {
+        *sum += value;
+    }
+}
+
 #[test]
 #[ignore = "needs the S3 server that FOREBAY_TEST_S3_SERVER names"]
 fn as_many_requests_are_counted_as_a_proxy_sees() {
@@ -323,9 +376,8 @@ fn as_many_requests_are_counted_as_a_proxy_sees() {
         let before = proxy.answered();
         let status = gateway.status();
         let seen = proxy.answered();
-        let counted: u64 = status["requests_by_cause"]
-            .as_array()
-            .unwrap()
+        let totals = status["requests_by_cause"].as_array().unwrap();
+        let counted: u64 = totals
             .iter()
             .map(|total| total["requests"].as_u64().unwrap())
             .sum();
@@ -333,6 +385,7 @@ fn as_many_requests_are_counted_as_a_proxy_sees() {
             let (expected, found) = (cost(&seen), status["cost"]["since_start"].as_f64().unwrap());
             assert!((found - expected).abs() < 1e-9, "{found} is not {expected}");
             assert!(found > 0.0001, "{found}");
+            assert_eq!(by_cause(totals), by_object(&seen));
             break;
         }
         assert!(

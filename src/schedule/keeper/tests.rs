@@ -93,6 +93,27 @@ async fn snapshots_come_when_they_are_due_and_the_oldest_go() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_says_which_snapshot_has_expired_once_it_is_deleted() {
+    let (subscriber, events) = crate::logging::into_events();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let (keeper, shelf) = (Keeper::new(every(15 * MINUTE, 1)), Fake::at(FRIDAY + 7));
+    let messages = || -> Vec<String> {
+        let events = events.since(0).into_iter();
+        events.map(|event| event.message).collect()
+    };
+    // As long as the deletion waits for the bucket, the snapshot has not expired.
+    shelf.deletes.store(false, Ordering::SeqCst);
+    work(&keeper, &shelf, 20 * MINUTE).await;
+    assert_eq!(shelf.names().len(), 2);
+    assert_eq!(messages(), Vec::<String>::new());
+    shelf.deletes.store(true, Ordering::SeqCst);
+    work(&keeper, &shelf, 2 * MINUTE).await;
+    assert_eq!(shelf.names(), ["auto-2026-11-27T00:15:00Z"]);
+    let expired = "snapshot \"auto-2026-11-27T00:00:00Z\" has expired (snapshot_schedule)";
+    assert_eq!(messages(), [expired]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_fails_is_tried_each_minute_and_said_once() {
     let (keeper, shelf) = (Keeper::new(every(HOUR, 2)), Fake::at(FRIDAY));
     *shelf.refuses.lock() = Some(SnapshotError::TooMany);

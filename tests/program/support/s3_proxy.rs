@@ -103,6 +103,8 @@ struct Shared {
 pub(crate) struct Answered {
     pub(crate) method: String,
     pub(crate) target: String,
+    /// Bytes of its body.
+    pub(crate) sent: u64,
     /// Bytes of the body of the answer, as its head promises them.
     pub(crate) received: u64,
 }
@@ -297,6 +299,7 @@ impl Shared {
         self.answered.lock().unwrap().push(Answered {
             method: request.method,
             target: request.target,
+            sent: request.body.len() as u64,
             received: promised(&answer[..body_at]),
         });
         client.write_all(&answer)

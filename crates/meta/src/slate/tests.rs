@@ -2,6 +2,7 @@
 
 mod barrier;
 mod bucket;
+mod cache;
 mod checkpoints;
 mod collector;
 mod kept;
