@@ -3,6 +3,9 @@
 //! SlateDB looks for a key in the newest table first, and then in four others at a time. In each it reads the filter, then the
 //! index, and then a block: one round trip after the other. Here index and filter of every table that may have the key are
 //! read together before that, so that a look-up takes one round trip for all of them, and one for the block.
+//!
+//! The blocks of a small table are all read with the first of them, at once for all such tables: look-ups that follow find
+//! them in memory. So a look into a small volume takes two round trips, whatever the client asks for next.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,6 +17,9 @@ use slatedb::{CacheTarget, DbCacheManagerOps, DbReader, VersionedManifest};
 
 /// Requests at the same time: more than there are places to look for a key, two for each.
 const AT_ONCE: usize = 128;
+
+/// A table with at most these bytes of blocks is small. One GET reads them all, in about the time of one for a single block.
+const SMALL: u64 = 256 << 10;
 
 /// The tables of one state.
 pub(super) struct FirstLooks {
@@ -32,6 +38,8 @@ struct Table {
     last: Option<Bytes>,
     index: Piece,
     filter: Piece,
+    /// Bytes of its blocks, if it is small.
+    blocks: Option<u64>,
 }
 
 /// A part of a table.
@@ -41,8 +49,8 @@ struct Piece {
     is_known: AtomicBool,
 }
 
-/// What is read of a table.
-type Part = (SsTableId, CacheTarget);
+/// What is read of a table, one after the other.
+type Part = (SsTableId, Vec<CacheTarget>);
 
 impl Piece {
     fn new(bytes: u64) -> Piece {
@@ -71,7 +79,22 @@ impl Table {
             last: info.last_entry.clone(),
             index: Piece::new(info.index_len),
             filter: Piece::new(info.filter_len),
+            // Its blocks lie before everything else.
+            blocks: Some(info.index_offset.min(info.filter_offset)).filter(|bytes| *bytes <= SMALL),
         }
+    }
+
+    /// The index, and the blocks of a small table, unless they were asked for before or have no room.
+    fn wanted(&self, room: &mut u64) -> Option<Part> {
+        if !self.index.is_wanted(room) {
+            return None;
+        }
+        let mut targets = vec![CacheTarget::Index];
+        if let Some(bytes) = self.blocks.filter(|bytes| *bytes <= *room) {
+            *room -= bytes;
+            targets.push(CacheTarget::data::<&[u8], _>(..));
+        }
+        Some((self.id, targets))
     }
 
     fn ends_before(&self, key: &[u8]) -> bool {
@@ -109,11 +132,9 @@ impl FirstLooks {
     fn of_key(&self, key: &[u8]) -> Vec<Part> {
         let (mut parts, mut room) = (Vec::new(), self.room);
         for table in self.begins(key).filter(|table| !table.begins_behind(key)) {
-            if table.index.is_wanted(&mut room) {
-                parts.push((table.id, CacheTarget::Index));
-            }
+            parts.extend(table.wanted(&mut room));
             if table.filter.is_wanted(&mut room) {
-                parts.push((table.id, CacheTarget::Filters));
+                parts.push((table.id, vec![CacheTarget::Filters]));
             }
         }
         parts
@@ -125,8 +146,7 @@ impl FirstLooks {
         let begins = self.begins(first);
         begins
             .filter(|table| end.is_empty() || !table.begins_behind(end))
-            .filter(|table| table.index.is_wanted(&mut room))
-            .map(|table| (table.id, CacheTarget::Index))
+            .filter_map(|table| table.wanted(&mut room))
             .collect()
     }
 
@@ -143,8 +163,8 @@ async fn read(reader: &DbReader, parts: Vec<Part>) {
     if parts.is_empty() {
         return;
     }
-    let reads = iter(parts).map(|(table, part)| async move {
-        if let Err(error) = reader.warm_sst(table, &[part]).await {
+    let reads = iter(parts).map(|(table, targets)| async move {
+        if let Err(error) = reader.warm_sst(table, &targets).await {
             tracing::debug!("a table is read again: {error}");
         }
     });
@@ -167,6 +187,7 @@ mod tests {
             last: keys.map(|(_, last)| last.into()),
             index: Piece::new(10),
             filter: Piece::new(5),
+            blocks: None,
         }
     }
 
@@ -189,7 +210,7 @@ mod tests {
     fn parts(tables: &[u64], parts: &[CacheTarget]) -> Vec<Part> {
         let tables = tables.iter().map(|number| id(*number));
         tables
-            .flat_map(|table| parts.iter().map(move |part| (table, part.clone())))
+            .flat_map(|table| parts.iter().map(move |part| (table, vec![part.clone()])))
             .collect()
     }
 
@@ -238,19 +259,44 @@ mod tests {
         assert_eq!(looks.of_key(b"l"), parts(&[5], &both));
         assert_eq!(looks.of_scan(b"", b""), []);
     }
+
     #[test]
     fn what_has_no_room_is_left_to_the_look_up() {
         let looks = looks(24);
         let (index, filter) = (CacheTarget::Index, CacheTarget::Filters);
         // 15 of 24 bytes, and no other index has room.
         let expected = [(1, &index), (1, &filter), (2, &filter)];
-        let expected = expected.map(|(table, part)| (id(table), part.clone()));
+        let expected = expected.map(|(table, part)| (id(table), vec![part.clone()]));
         assert_eq!(looks.of_key(b"c"), expected);
         // The next one has the same room again.
         let expected = [(2, &index), (3, &index)];
-        let expected = expected.map(|(table, part)| (id(table), part.clone()));
+        let expected = expected.map(|(table, part)| (id(table), vec![part.clone()]));
         assert_eq!(looks.of_key(b"c"), expected);
-        assert_eq!(looks.of_key(b"c"), [(id(3), filter)]);
+        assert_eq!(looks.of_key(b"c"), [(id(3), vec![filter])]);
         assert_eq!(looks.of_key(b"c"), []);
+    }
+
+    #[test]
+    fn blocks_of_small_tables_follow_their_index_if_they_have_room() {
+        let small = |number, bytes| Table {
+            blocks: Some(bytes),
+            ..table(number, None)
+        };
+        let looks = FirstLooks {
+            places: vec![
+                vec![small(1, 100)],
+                vec![small(2, 100)],
+                vec![table(3, None)],
+            ],
+            room: 140,
+        };
+        let (index, all) = (CacheTarget::Index, CacheTarget::data::<&[u8], _>(..));
+        let expected = [
+            (id(1), vec![index.clone(), all]),
+            (id(2), vec![index.clone()]),
+            (id(3), vec![index]),
+        ];
+        assert_eq!(looks.of_scan(b"", b""), expected);
+        assert_eq!(looks.of_scan(b"", b""), []);
     }
 }

@@ -77,6 +77,8 @@ struct Control {
     dead: AtomicBool,
     /// Tables that may still be written; the bucket dies at the last one. 0: no limit.
     tables_left: AtomicU64,
+    /// The longest chain of reads so far, each of which began after the one before it was answered; `None`: not measured.
+    longest_chain: Mutex<Option<u64>>,
     /// Folder, and number of bodies of its objects that will arrive damaged.
     damaged_on_the_way: Mutex<(&'static str, u64)>,
 }
@@ -104,6 +106,30 @@ impl TestBucket {
     /// is missing, deletions and uploads in parts.
     pub(super) fn slow_down(&self, slowness: Option<(u64, u64)>) {
         *self.control.slowness.lock() = slowness;
+    }
+
+    /// The number of answers to reads that `work` waits for, one after the other. Reads that are under way at the same time
+    /// count once: each waits until everything that can run has run. The runtime must have one thread.
+    pub(super) async fn round_trips<T>(&self, work: impl Future<Output = T>) -> (T, u64) {
+        *self.control.longest_chain.lock() = Some(0);
+        let done = work.await;
+        let longest = self.control.longest_chain.lock().take();
+        (done, longest.unwrap())
+    }
+
+    async fn let_others_ask(&self) {
+        /// After these, every task waits for the bucket.
+        const PASSES: usize = 200;
+        let longest = *self.control.longest_chain.lock();
+        let Some(before) = longest else {
+            return;
+        };
+        for _ in 0..PASSES {
+            tokio::task::yield_now().await;
+        }
+        if let Some(longest) = &mut *self.control.longest_chain.lock() {
+            *longest = (*longest).max(before + 1);
+        }
     }
 
     fn count(&self, method: &'static str, location: Option<&Path>, requests: u64, bytes: u64) {
@@ -311,6 +337,7 @@ impl ObjectStore for TestBucket {
         let head = options.head;
         let method = if head { "HEAD" } else { "GET" };
         self.count(method, Some(location), 1, 0);
+        self.let_others_ask().await;
         let found = self.objects.get_opts(location, options).await?;
         let bytes = found.range.end - found.range.start;
         let bytes = if head { 0 } else { bytes };

@@ -134,3 +134,61 @@ async fn a_state_is_kept_later_under_a_name_that_its_batch_did_not_have() {
         assert_eq!(latest(&*kept).await, number);
     }
 }
+
+fn key(table: u32, number: u32) -> Bytes {
+    format!("{number:06} of {table}").into_bytes().into()
+}
+
+/// Keeps the state of a store with tables of `keys` keys each as "then"; its keys lie between each other.
+async fn keep_tables(bucket: &TestBucket, tables: u32, keys: u32) {
+    let store = open(bucket, settings()).await.unwrap();
+    for table in 0..tables {
+        let mut batch = Batch::new();
+        for number in 0..keys {
+            batch.put_encoded(key(table, number), vec![number as u8; 500].into());
+        }
+        store.commit(&batch).await.unwrap();
+    }
+    store.keep("then").await.unwrap();
+    store.close().await.unwrap();
+}
+
+/// Round trips of looking these keys up, one after the other, in a kept state of which nothing is in memory: until the first is
+/// found, and until the others are.
+async fn looks(bucket: &TestBucket, keys: &[Bytes]) -> (u64, Vec<u64>) {
+    let store = open(bucket, settings()).await.unwrap();
+    settle(bucket).await;
+    let first_look = async {
+        let kept = store.open_kept("then").await.unwrap().unwrap();
+        assert!(kept.get(&keys[0]).await.unwrap().is_some());
+        kept
+    };
+    let (kept, first) = bucket.round_trips(first_look).await;
+    let mut others = Vec::new();
+    for key in &keys[1..] {
+        let (found, more) = bucket.round_trips(kept.get(key)).await;
+        assert!(found.unwrap().is_some());
+        others.push(more);
+    }
+    store.close().await.unwrap();
+    (first, others)
+}
+
+/// The manifest; the indexes and filters; the blocks.
+#[tokio::test]
+async fn a_first_look_into_small_tables_is_three_round_trips_and_others_are_none() {
+    let bucket = TestBucket::default();
+    let tables = COMPACT_AT_TABLES as u32 - 3;
+    keep_tables(&bucket, tables, 100).await;
+    // Every table may have the first one.
+    let keys = [key(0, 50), key(tables - 1, 99), key(1, 0)];
+    assert_eq!(looks(&bucket, &keys).await, (3, vec![0, 0]));
+}
+
+#[tokio::test]
+async fn a_first_look_into_large_tables_is_three_round_trips_and_one_for_each_other_block() {
+    let bucket = TestBucket::default();
+    keep_tables(&bucket, 2, 1000).await;
+    let keys = [key(0, 500), key(1, 999), key(1, 999), key(0, 0)];
+    assert_eq!(looks(&bucket, &keys).await, (3, vec![1, 0, 1]));
+}
