@@ -124,6 +124,53 @@ impl History {
             *state = state.after_crash(published);
         }
         let newest = self.newest().clone();
-        self.gone.retain(|inode| newest.get(*inode).is_none());
+        // An object that was made after `position` is in none of the states that are left. Its number is given out again,
+        // perhaps to an object that a restore stages, which clients must not have a handle of.
+        let states = &self.states;
+        let was_there = |inode: u64| states.iter().any(|(_, state)| state.get(inode).is_some());
+        self.gone
+            .retain(|inode| newest.get(*inode).is_none() && was_there(*inode));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_vfs::{CreateMode, SetAttributes, Timestamp};
+
+    use super::*;
+    use crate::model::{Keep, ROOT};
+    use crate::operation::Operation;
+
+    /// Makes an object, and deletes it.
+    fn pass_through(history: &mut History, inode: u64, (made, deleted): (u64, u64)) {
+        let (directory, name) = (ROOT, b"a".to_vec());
+        let create = Operation::Create {
+            directory,
+            name: name.clone(),
+            mode: CreateMode::Guarded(SetAttributes::default()),
+        };
+        let remove = Operation::Remove { directory, name };
+        for (end, operation) in [(made, create), (deleted, remove)] {
+            let state = history.newest().clone();
+            let state = state.apply(&operation, Timestamp::default(), inode);
+            history.push(end, state.unwrap().unwrap());
+        }
+    }
+
+    #[test]
+    fn what_was_made_after_the_stop_was_never_deleted() {
+        let formatted = State::formatted(Timestamp::default(), Keep::default());
+        let mut history = History::new(formatted);
+        pass_through(&mut history, 2, (10, 20));
+        pass_through(&mut history, 3, (30, 40));
+        assert_eq!(history.gone, [2, 3]);
+        // Object 3 is there.
+        let mut later = history.clone();
+        later.forget_after(30, 30);
+        assert_eq!(later.gone, [2]);
+        history.forget_after(20, 20);
+        assert_eq!(history.gone, [2]);
+        history.forget_after(0, 0);
+        assert!(history.gone.is_empty());
     }
 }
