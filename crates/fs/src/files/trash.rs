@@ -57,7 +57,7 @@ pub enum TrashError {
     #[error("that is a directory with files below it: --to takes one file")]
     ToManyFiles,
     /// Some are back, and the rest is not.
-    #[error("{back} objects are back; the others stay in the trash: {why}")]
+    #[error("{back} of the objects came back; the others stay in the trash: {why}")]
     Partly {
         /// Number of objects that are back.
         back: u64,

@@ -11,12 +11,16 @@ use std::time::{Duration, Instant};
 use forebay_fs::{Compression, FsConfig, LogConfig, Volume};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
+use futures_util::StreamExt;
+use futures_util::stream::iter;
 
 use super::snapshot;
 use crate::common::{Bucket, Life, ROOT, pattern, read};
 
 const CLIENTS: u64 = 8;
 const OBJECTS: u64 = 100_000;
+/// Calls at the same time, which share flushes of the log.
+const AT_ONCE: usize = 256;
 
 /// The median and the maximum.
 fn shown(times: &mut [Duration]) -> String {
@@ -126,19 +130,16 @@ fn measured_create_beside_writers() {
             segment: 32 << 20,
         };
     });
-    let objects = life.run(|volume| async move {
-        let mut objects = Vec::new();
-        for number in 0..OBJECTS {
-            objects.push(make(&volume, format!("object {number}")).await);
-        }
-        objects
+    let objects: Vec<Inode> = life.run(|volume| async move {
+        let made = iter(0..OBJECTS).map(|number| make(&volume, format!("object {number}")));
+        made.buffer_unordered(AT_ONCE).collect().await
     });
     let change = |count: u64, mode: u32| {
         let objects = objects.clone();
         life.run(|volume| async move {
-            for inode in objects.into_iter().take(count as usize) {
-                touch(&volume, inode, mode).await;
-            }
+            let touched = iter(objects).take(count as usize);
+            let touched = touched.map(|inode| touch(&volume, inode, mode));
+            touched.buffer_unordered(AT_ONCE).collect::<()>().await;
         });
     };
     let mut mode = 0o600;
@@ -151,7 +152,13 @@ fn measured_create_beside_writers() {
         (0..5).map(create).collect()
     });
     with_clients(&life, "200 snapshots", || {
-        let create = |number| timed_snapshot(&life, &format!("one-{number}"));
+        let create = |number| {
+            // At most 63 wait for their publication.
+            if number % 32 == 0 {
+                life.flush();
+            }
+            timed_snapshot(&life, &format!("one-{number}"))
+        };
         (0..200).map(create).collect()
     });
     life.flush();

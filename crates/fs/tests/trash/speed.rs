@@ -25,6 +25,7 @@ fn measured_entries_a_second() {
         life.run(|volume| {
             let names = &names;
             async move {
+                let begun = std::time::Instant::now();
                 for name in names {
                     let mode = CreateMode::Guarded(SetAttributes::default());
                     let made = volume.create(&ROOT, Inode::ROOT, name, &mode).await;
@@ -33,6 +34,7 @@ fn measured_entries_a_second() {
                     let written = volume.write(&caller, inode, 0, name, Stability::Unstable);
                     written.await.unwrap();
                 }
+                println!("made and written: {:.0} a second", rate(begun));
                 volume.flush().await.unwrap();
                 let begun = std::time::Instant::now();
                 for name in names {
