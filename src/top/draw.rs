@@ -7,6 +7,7 @@
 //!   snapshots, trash                          if there are some, from 20 lines on
 //!   cost                                      if the gateway reports it
 //!   log, memory, names, disk cache            one line, or a bar each
+//!   hits of the caches                        if something was looked for, from 20 lines on
 //!   reads, writes, names, bucket              one line each, or more
 //!   the table that was chosen                 the rest, at least four lines
 //!   keys                                      always
@@ -68,6 +69,9 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         let levels = levels(seen, app.points.last());
         if area.height >= HIGH {
             draw_bars(&levels, &mut rest, buffer);
+            if let Some(hits) = hits_line(&seen.status) {
+                Line::raw(hits).render(rest.take_above(1), buffer);
+            }
         } else {
             short_levels(&levels).render(rest.take_above(1), buffer);
         }
@@ -292,6 +296,23 @@ fn draw_bars(levels: &[Level], rest: &mut Rest, buffer: &mut Buffer) {
         ]);
         line.render(area, buffer);
     }
+}
+
+/// How often the caches had what was looked for since the start.
+fn hits_line(status: &Status) -> Option<String> {
+    let metadata = status
+        .metadata_cache
+        .map(|cache| (cache.hits, cache.misses));
+    let disk = status.disk_cache;
+    let disk = disk.map(|cache| (cache.hits, cache.misses + cache.damaged));
+    let caches = [("metadata in memory", metadata), ("disk cache", disk)];
+    let shares = caches.into_iter().filter_map(|(cache, counts)| {
+        let (hits, missed) = counts.filter(|(hits, missed)| hits + missed > 0)?;
+        let percent = hits as f64 / (hits + missed) as f64 * 100.0;
+        Some(format!("{cache} {percent:.0}%"))
+    });
+    let shares: Vec<String> = shares.collect();
+    (!shares.is_empty()).then(|| format!("hits since the start: {}", shares.join(", ")))
 }
 
 #[expect(

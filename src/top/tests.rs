@@ -148,6 +148,7 @@ fn the_usual_picture_has_bars_plots_and_tables() {
             "snapshots 4, 7.0 MiB held; trash 9 objects, 3.0 MiB; next snapshot 2026-11-27T",
             "log        █████████",
             "95% 950 B of 1000 B",
+            "hits since the start: metadata in memory 90%, disk cache 56%\n",
             "reads    1500/s  6.0 MiB/s p99  9.0 ms",
             "bucket    2.5/s  1.0 KiB/s p99       -",
             "throughput",
@@ -156,6 +157,15 @@ fn the_usual_picture_has_bars_plots_and_tables() {
             "3.0      0 B/s",
             "q quit  Tab, 1-5 table",
         ],
+    );
+    let mut fresh = seen();
+    fresh.status.metadata_cache = None;
+    fresh.status.disk_cache.as_mut().unwrap().hits = 0;
+    let mut app = app();
+    app.take(Ok(fresh));
+    says(
+        &drawn(&app, 80, 24),
+        &["hits since the start: disk cache 0%\n"],
     );
     // Three points, growing, at the right end of their plot.
     let reads = picture.lines().find(|line| line.starts_with("reads"));

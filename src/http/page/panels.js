@@ -112,6 +112,16 @@ function snapshots({ snapshots: count, snapshot_held_bytes: held, next_snapshot:
   return [...all, ...due].join("; ") || null;
 }
 
+/** How often the caches had what was looked for; empty before the first look. Each may be null: there is none. */
+function hits(metadata, disk) {
+  const share = (cache, missed, what) => cache && cache.hits + missed > 0 ? [`${percent(cache.hits, cache.hits + missed)} of the ${what}`] : [];
+  const found = [
+    ...share(metadata, metadata?.misses, "parts of metadata tables in memory"),
+    ...share(disk, disk?.misses + disk?.damaged, "frames in the disk cache"),
+  ];
+  return found.length > 0 ? `Found since the start: ${found.join(", ")}.` : "";
+}
+
 const fileName = ({ path, fileid }) => (path ? unescaped(path) : `file ${fileid}, whose name is not known`);
 const cause = ({ method, cause: why }) => `${why} ${method.toUpperCase()}`;
 
@@ -227,12 +237,11 @@ export class Panels {
 
   /** Shows an answer of `/api/v1/status`. */
   status(status) {
-    const { disk_cache: cache, space, compression } = status;
+    const { metadata_cache: metadata, disk_cache: cache, space, compression } = status;
     this.#behind.show({
       "of the log": bytes(status.unpublished_bytes), oldest: age(status.oldest_unpublished_age_seconds ?? 0), "file data": bytes(status.dirty_bytes),
     });
-    const asked = cache ? cache.hits + cache.misses + cache.damaged : 0;
-    setText(this.#hits, asked > 0 ? `The disk cache had ${percent(cache.hits, asked)} of the frames that were looked for since the start.` : "");
+    setText(this.#hits, hits(metadata, cache));
     this.#showFacts({
       Store: foreign(status.store),
       "NFS on": status.listen,
