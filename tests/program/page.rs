@@ -93,6 +93,7 @@ fn under_load_the_page_shows_plots_clients_files_and_requests() {
             ("waits", "flush"),
             ("reads", "iB/s"),
             ("limits", " of "),
+            ("limits", " % of the parts of metadata tables in memory"),
             ("cost", " USD a day"),
         ] {
             let text = format!("document.getElementById('{id}').innerText.includes('{part}')");
@@ -114,6 +115,19 @@ fn under_load_the_page_shows_plots_clients_files_and_requests() {
         browser.photograph("load-phone");
         browser.looks(1280, 2600, "light");
         browser.photograph("load-all");
+        // Two writers of metadata that meet are no errors of the bucket.
+        let metrics = text(&address(&gateway), "/metrics");
+        let failed: Vec<&str> = metrics
+            .lines()
+            .filter(|line| line.starts_with("forebay_store_request_duration_seconds_count{"))
+            .filter(|line| {
+                !["ok", "missing", "condition"]
+                    .iter()
+                    .any(|outcome| line.contains(&format!("outcome=\"{outcome}\"")))
+            })
+            .filter(|line| !line.ends_with(" 0"))
+            .collect();
+        assert_eq!(failed, [""; 0]);
     });
     let requests = browser.requests();
     // After the first answer only what is new is fetched.

@@ -10,7 +10,7 @@ use crate::support::nfs::Stable;
 use crate::support::{Place, Refusal, refused, run};
 
 /// Exit code of a gateway that cannot serve because another one holds the volume.
-const TAKEN_OVER: i32 = 3;
+pub(crate) const TAKEN_OVER: i32 = 3;
 
 impl Place {
     /// The refusal of a gateway with this local folder.

@@ -10,6 +10,13 @@ use crate::support::browser::Browser;
 use crate::support::nfs::{Client, IO};
 use crate::support::preload::HeldPacks;
 use crate::support::{Gateway, Place};
+use crate::takeover::TAKEN_OVER;
+
+/// What the list of messages has to contain.
+fn happened(part: &str) -> String {
+    let part = json!(part);
+    format!("document.getElementById('events').innerText.includes({part})")
+}
 
 #[test]
 #[ignore = "needs chromium; .ci/run runs it"]
@@ -38,10 +45,6 @@ fn snapshots_slow_calls_and_damage_are_what_has_happened() {
     let gateway = Gateway::start(&flags, &[("LD_PRELOAD", &held.library)]);
     let port = gateway.port();
     let mut browser = Browser::open(&format!("http://{}/", address(&gateway)));
-    let happened = |part: &str| {
-        let part = json!(part);
-        format!("document.getElementById('events').innerText.includes({part})")
-    };
     thread::scope(|scope| {
         scope.spawn(|| Client::connect(port).get("slow").unwrap());
         held.wait();
@@ -62,4 +65,33 @@ fn snapshots_slow_calls_and_damage_are_what_has_happened() {
     browser.until(&happened("snapshot \"before upgrade\" of uid "));
     browser.photograph("happened");
     gateway.stop_cleanly();
+}
+
+#[test]
+#[ignore = "needs chromium; .ci/run runs it"]
+fn a_takeover_is_seen_on_the_pages_of_both_gateways() {
+    let place = Place::new();
+    let page = |gateway: &Gateway| Browser::open(&format!("http://{}/", address(gateway)));
+    let own = ["--admin-listen=127.0.0.1:0", "--checkpoint-interval=1h"];
+    let first = place.serve_with("data", &own);
+    first.client().put("file", b"published");
+    first.flush();
+    let mut browser = page(&first);
+    browser.until("document.getElementById('word').textContent === 'Healthy'");
+    let second = place.serve_with("second", &[own[0], own[1], "--take-over"]);
+    // The first one notices when it publishes.
+    first.client().put("file", b"too late");
+    assert!(!first.ask(&["flush", "--timeout=50s"]).status.success());
+    assert_eq!(first.ends().0, Some(TAKEN_OVER));
+    browser.until("document.getElementById('word').textContent === 'No answer'");
+    browser.until(
+        "/No answer since \\d\\d:\\d\\d/.test(document.getElementById('problems').innerText)",
+    );
+
+    let mut browser = page(&second);
+    browser.until("document.getElementById('word').textContent === 'Healthy'");
+    browser.until(&happened("taking the volume over (takeover = allow)"));
+    browser.until(&happened(&place.data_dir().display().to_string()));
+    browser.photograph("takeover");
+    second.stop_cleanly();
 }
