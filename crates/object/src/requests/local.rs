@@ -8,8 +8,8 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 use tokio::time::Instant;
 
@@ -49,19 +49,23 @@ async fn observe<T>(
     let since = Instant::now();
     let done = request.await;
     let bytes = done.as_ref().map_or(0, received);
-    observer.ended(ended(&done), since.elapsed(), (sent, bytes));
+    note(&observer, done.as_ref().err(), since, (sent, bytes));
     done
 }
 
-fn ended<T>(done: &Result<T>) -> Ended {
-    let Err(error) = done else { return Ended::Ok };
-    match Fault::of(error) {
-        Fault::NotFound => Ended::Missing,
-        Fault::AlreadyExists | Fault::Precondition | Fault::NotModified => Ended::Condition,
-        Fault::Unreachable => Ended::Unanswered,
-        Fault::Transient => Ended::Failed,
-        _ => Ended::Refused,
-    }
+/// Notes the end of a request. A call that the store does not know is none: nothing was sent. SlateDB tries such calls, PUTs
+/// with attributes, which folders do not keep, and goes on without them.
+fn note(observer: &Observer, error: Option<&Error>, since: Instant, bytes: (u64, u64)) {
+    let ended = match error.map(Fault::of) {
+        None => Ended::Ok,
+        Some(Fault::NotFound) => Ended::Missing,
+        Some(Fault::AlreadyExists | Fault::Precondition | Fault::NotModified) => Ended::Condition,
+        Some(Fault::Unreachable) => Ended::Unanswered,
+        Some(Fault::Transient) => Ended::Failed,
+        Some(Fault::Unsupported) => return,
+        Some(_) => Ended::Refused,
+    };
+    observer.ended(ended, since.elapsed(), bytes);
 }
 
 impl fmt::Display for ObservedStore {
@@ -116,9 +120,8 @@ impl ObjectStore for ObservedStore {
         let observer = Observer::new(&self.requests, Method::Delete);
         let since = Instant::now();
         let deleted = self.inner.delete_stream(locations);
-        let deleted = deleted.inspect(move |done| {
-            observer.ended(ended(done), since.elapsed(), (0, 0));
-        });
+        let deleted =
+            deleted.inspect(move |done| note(&observer, done.as_ref().err(), since, (0, 0)));
         deleted.boxed()
     }
 
@@ -153,8 +156,8 @@ fn listing(
     let (observer, since) = (Observer::new(requests, Method::List), Instant::now());
     let begun = async move {
         let (first, rest) = items.into_future().await;
-        let how = first.as_ref().map_or(Ended::Ok, ended);
-        observer.ended(how, since.elapsed(), (0, 0));
+        let error = first.as_ref().and_then(|first| first.as_ref().err());
+        note(&observer, error, since, (0, 0));
         futures_util::stream::iter(first).chain(rest)
     };
     futures_util::stream::once(begun).flatten().boxed()
@@ -195,9 +198,10 @@ impl MultipartUpload for ObservedUpload {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::FileStore;
     use crate::requests::{Cause, Total, caused};
-    use object_store::ObjectStoreExt;
     use object_store::memory::InMemory;
+    use object_store::{Attribute, ObjectStoreExt};
 
     #[tokio::test]
     async fn requests_are_counted_by_method_cause_and_end() {
@@ -238,5 +242,21 @@ mod tests {
             samples.number("store_request_duration_seconds", &missing),
             Some(1.0)
         );
+    }
+    #[tokio::test]
+    async fn a_call_that_the_store_does_not_know_is_no_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = FileStore::open(folder.path(), false).unwrap();
+        let requests = Arc::new(Requests::default());
+        let store = ObservedStore::new(Arc::new(files), requests.clone());
+        let (path, mut options) = (Path::from("a"), PutOptions::default());
+        let (name, value) = (Attribute::ContentType, "text/plain".into());
+        options.attributes.insert(name, value);
+        let put = store.put_opts(&path, "12345".into(), options).await;
+        assert!(matches!(put, Err(Error::NotImplemented { .. })), "{put:?}");
+        assert_eq!(requests.totals().next(), None);
+        store.put(&path, "12345".into()).await.unwrap();
+        let put = requests.totals().next().unwrap();
+        assert_eq!((put.requests, put.sent_bytes), (1, 5));
     }
 }
