@@ -69,7 +69,8 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         let levels = levels(seen, app.points.last());
         if area.height >= HIGH {
             draw_bars(&levels, &mut rest, buffer);
-            if let Some(hits) = hits_line(&seen.status) {
+            let has_room = rest.0.height > TABLE + flows::LEAST;
+            if let Some(hits) = hits_line(&seen.status).filter(|_| has_room) {
                 Line::raw(hits).render(rest.take_above(1), buffer);
             }
         } else {
@@ -298,7 +299,7 @@ fn draw_bars(levels: &[Level], rest: &mut Rest, buffer: &mut Buffer) {
     }
 }
 
-/// How often the caches had what was looked for since the start.
+/// The shares of look-ups since the start that the caches answered.
 fn hits_line(status: &Status) -> Option<String> {
     let metadata = status
         .metadata_cache
@@ -308,8 +309,8 @@ fn hits_line(status: &Status) -> Option<String> {
     let caches = [("metadata in memory", metadata), ("disk cache", disk)];
     let shares = caches.into_iter().filter_map(|(cache, counts)| {
         let (hits, missed) = counts.filter(|(hits, missed)| hits + missed > 0)?;
-        let percent = hits as f64 / (hits + missed) as f64 * 100.0;
-        Some(format!("{cache} {percent:.0}%"))
+        let percent = u128::from(hits) * 100 / u128::from(hits + missed);
+        Some(format!("{cache} {percent}%"))
     });
     let shares: Vec<String> = shares.collect();
     (!shares.is_empty()).then(|| format!("hits since the start: {}", shares.join(", ")))

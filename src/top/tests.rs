@@ -148,7 +148,7 @@ fn the_usual_picture_has_bars_plots_and_tables() {
             "snapshots 4, 7.0 MiB held; trash 9 objects, 3.0 MiB; next snapshot 2026-11-27T",
             "log        █████████",
             "95% 950 B of 1000 B",
-            "hits since the start: metadata in memory 90%, disk cache 56%\n",
+            "hits since the start: metadata in memory 90%, disk cache 55%\n",
             "reads    1500/s  6.0 MiB/s p99  9.0 ms",
             "bucket    2.5/s  1.0 KiB/s p99       -",
             "throughput",

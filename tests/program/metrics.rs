@@ -277,7 +277,7 @@ fn a_bucket_that_throttles_or_fails_is_told_by_outcomes_and_retries() {
     }
 }
 
-/// Requests, bytes sent and bytes received, by what they are about.
+/// Requests, bytes sent and bytes received, by kind of object and method.
 type Sums = BTreeMap<&'static str, [u64; 3]>;
 
 /// What the gateway has counted, by groups of causes that an observer of the bucket can tell from each other.

@@ -27,7 +27,7 @@ async fn cost<T>(counts: &CountingStore, work: impl Future<Output = T>) -> (T, u
 }
 
 /// A store in memory, each of whose answers takes `tick`.
-fn far_away(tick: Duration) -> (Store, Arc<CountingStore>) {
+pub(crate) fn far_away(tick: Duration) -> (Store, Arc<CountingStore>) {
     let config = ThrottleConfig {
         wait_delete_per_call: tick,
         wait_get_per_call: tick,
@@ -224,8 +224,8 @@ impl Past {
     }
 }
 
-/// The manifest, and the indexes of the tables. The attributes of its root, which the volume has in memory, come with what is
-/// asked for next: all blocks of small tables are read together.
+/// The manifest, and the indexes of the tables. The attributes of its root, which the volume has in memory, come with all blocks
+/// of small tables.
 const MOST_FARTHER: u128 = 2;
 const TRIES: usize = 6;
 

@@ -135,7 +135,7 @@ families! {
     DISK_CACHE_LIMIT: Gauge, "disk_cache_limit_bytes", Bytes, [],
         "Bytes of disk that the disk cache uses, all of them from the start.";
     METADATA_CACHE_READS: Counter, "metadata_cache_reads", None, ["part", "result"],
-        "Parts of tables of metadata that the memory for them was asked for: `hit` or `miss`. `part` is a `block` of keys and values, an `index` or a `filter`; a lookup may need several of each. Names and attributes that the gateway has in memory need none.";
+        "Parts of tables of metadata that the memory for them was asked for, also to read ahead: `hit` or `miss`. `part` is a `block` of keys and values, an `index` or a `filter`; a lookup may need several of each. Names and attributes that the gateway has in memory need none.";
     DISK_CACHE_READS: Counter, "disk_cache_reads", None, ["result"],
         "Frames that the disk cache was asked for, also to read ahead: `hit`, `miss`, or `damaged` (there, damaged, and fetched from the bucket).";
     DISK_CACHE_WAITING: Gauge, "disk_cache_waiting_bytes", Bytes, [],

@@ -124,10 +124,13 @@ impl History {
             *state = state.after_crash(published);
         }
         let newest = self.newest().clone();
-        // An object that was made after `position` is in none of the states that are left. Its number is given out again,
-        // perhaps to an object that a restore stages, which clients must not have a handle of.
+        // An object that no state has that is left was made after `position`, or by a record that a restore has replaced. Its
+        // number is given out again, perhaps to an object that a restore stages. Clients have no handle of that.
         let states = &self.states;
-        let was_there = |inode: u64| states.iter().any(|(_, state)| state.get(inode).is_some());
+        let was_there = |inode: u64| {
+            let mut states = states.iter().rev();
+            states.any(|(_, state)| state.get(inode).is_some())
+        };
         self.gone
             .retain(|inode| newest.get(*inode).is_none() && was_there(*inode));
     }
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_after_the_stop_was_never_deleted() {
+    fn objects_that_were_made_after_the_stop_are_forgotten() {
         let formatted = State::formatted(Timestamp::default(), Keep::default());
         let mut history = History::new(formatted);
         pass_through(&mut history, 2, (10, 20));

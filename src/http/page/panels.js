@@ -112,7 +112,7 @@ function snapshots({ snapshots: count, snapshot_held_bytes: held, next_snapshot:
   return [...all, ...due].join("; ") || null;
 }
 
-/** How often the caches had what was looked for; empty before the first look. Each may be null: there is none. */
+/** The shares of look-ups that the caches answered; empty before the first one. A cache that is off is null. */
 function hits(metadata, disk) {
   const share = (cache, missed, what) => cache && cache.hits + missed > 0 ? [`${percent(cache.hits, cache.hits + missed)} of the ${what}`] : [];
   const found = [

@@ -12,7 +12,7 @@ use crate::support::preload::HeldPacks;
 use crate::support::{Gateway, Place};
 use crate::takeover::TAKEN_OVER;
 
-/// What the list of messages has to contain.
+/// A script that tells whether the list of messages has `part`.
 fn happened(part: &str) -> String {
     let part = json!(part);
     format!("document.getElementById('events').innerText.includes({part})")
@@ -72,13 +72,13 @@ fn snapshots_slow_calls_and_damage_are_what_has_happened() {
 fn a_takeover_is_seen_on_the_pages_of_both_gateways() {
     let place = Place::new();
     let page = |gateway: &Gateway| Browser::open(&format!("http://{}/", address(gateway)));
-    let own = ["--admin-listen=127.0.0.1:0", "--checkpoint-interval=1h"];
-    let first = place.serve_with("data", &own);
+    let (admin, interval) = ("--admin-listen=127.0.0.1:0", "--checkpoint-interval=1h");
+    let first = place.serve_with("data", &[admin, interval]);
     first.client().put("file", b"published");
     first.flush();
     let mut browser = page(&first);
     browser.until("document.getElementById('word').textContent === 'Healthy'");
-    let second = place.serve_with("second", &[own[0], own[1], "--take-over"]);
+    let second = place.serve_with("second", &[admin, interval, "--take-over"]);
     // The first one notices when it publishes.
     first.client().put("file", b"too late");
     assert!(!first.ask(&["flush", "--timeout=50s"]).status.success());

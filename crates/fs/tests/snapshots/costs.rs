@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_fs::{Compression, FsConfig, LogConfig, Volume};
+use forebay_object::CountingStore;
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
 use futures_util::StreamExt;
@@ -16,6 +17,7 @@ use futures_util::stream::iter;
 
 use super::snapshot;
 use crate::common::{Bucket, Life, ROOT, pattern, read};
+use crate::far_store::far_away;
 
 const CLIENTS: u64 = 8;
 const OBJECTS: u64 = 100_000;
@@ -134,7 +136,7 @@ fn measured_create_beside_writers() {
         let made = iter(0..OBJECTS).map(|number| make(&volume, format!("object {number}")));
         made.buffer_unordered(AT_ONCE).collect().await
     });
-    let change = |count: u64, mode: u32| {
+    let touch_some = |count: u64, mode: u32| {
         let objects = objects.clone();
         life.run(|volume| async move {
             let touched = iter(objects).take(count as usize);
@@ -146,7 +148,7 @@ fn measured_create_beside_writers() {
     with_clients(&life, "100,000 changed objects before each", || {
         let create = |number| {
             mode ^= 0o7;
-            change(OBJECTS, mode);
+            touch_some(OBJECTS, mode);
             timed_snapshot(&life, &format!("many-{number}"))
         };
         (0..5).map(create).collect()
@@ -165,7 +167,7 @@ fn measured_create_beside_writers() {
     bucket.controls.set_down(true);
     with_clients(&life, "the bucket is away", || {
         let create = |number| {
-            change(1000, 0o640 + number % 8);
+            touch_some(1000, 0o640 + number % 8);
             timed_snapshot(&life, &format!("away-{number}"))
         };
         (0..63_u32).map(create).collect()
@@ -184,24 +186,22 @@ struct Costs {
     upkeep: Duration,
 }
 
-fn plain(config: &mut FsConfig) {
-    config.compression = Compression::Off;
-    config.overlay_limit = 256 << 20;
-}
-
-/// Changes 100 files.
-fn change(life: &Life, files: &[Inode], seed: u64) {
+/// Changes 100 files, one after the other.
+async fn change(volume: &Volume, files: &[Inode], seed: u64) {
+    let caller = ROOT;
     for (number, file) in files.iter().enumerate() {
         let bytes = pattern(seed << 16 | number as u64, 8192);
-        life.write(*file, 0, &bytes, Stability::Unstable);
+        let written = volume.write(&caller, *file, 0, &bytes, Stability::Unstable);
+        written.await.unwrap();
     }
 }
 
-fn quiet(bucket: &Bucket) -> Instant {
-    let (mut last, mut at) = (bucket.counts(), Instant::now());
+/// Waits until no request was sent for three seconds; the moment of the last one.
+async fn quiet(counts: &CountingStore) -> Instant {
+    let (mut last, mut at) = (counts.counts(), Instant::now());
     while at.elapsed() < Duration::from_secs(3) {
-        std::thread::sleep(Duration::from_millis(20));
-        let now = bucket.counts();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let now = counts.counts();
         if now != last {
             (last, at) = (now, Instant::now());
         }
@@ -209,49 +209,59 @@ fn quiet(bucket: &Bucket) -> Instant {
     at
 }
 
-fn costs_with(snapshots: u64) -> Costs {
-    let bucket = Bucket::new();
-    let life = bucket.start(plain);
-    let files: Vec<Inode> = (0..100)
-        .map(|number| life.create(format!("file {number}").as_bytes()))
-        .collect();
-    change(&life, &files, 1);
-    life.flush();
+/// Each request to the bucket takes `tick`.
+async fn costs_with(snapshots: u64, tick: Duration) -> Costs {
+    let (store, counts) = far_away(tick);
+    let local = Bucket::unformatted();
+    let config = || FsConfig {
+        compression: Compression::Off,
+        overlay_limit: 256 << 20,
+        ..local.config()
+    };
+    let volume = Volume::format_and_open(&store, config()).await.unwrap();
+    let mut files = Vec::new();
+    for number in 0..100 {
+        files.push(make(&volume, format!("file {number}")).await);
+    }
+    change(&volume, &files, 1).await;
     for number in 0..snapshots {
-        life.write(files[0], 0, &number.to_be_bytes(), Stability::Unstable);
-        snapshot(&life, &format!("snapshot {number}"));
+        let (bytes, caller) = (number.to_be_bytes(), ROOT);
+        let written = volume.write(&caller, files[0], 0, &bytes, Stability::Unstable);
+        written.await.unwrap();
+        let name = format!("snapshot {number}");
+        volume.make_snapshot(&name, "a test").await.unwrap();
         if number % 32 == 31 {
-            life.flush();
+            volume.flush().await.unwrap();
         }
     }
-    life.flush();
-    quiet(&bucket);
-    life.stop();
+    volume.flush().await.unwrap();
+    quiet(&counts).await;
+    volume.close(Duration::from_secs(60)).await;
 
     let begun = Instant::now();
-    let life = bucket.start(plain);
-    let file = files[1];
-    life.run(|volume| async move { read(&volume, file, 0, 100).await.unwrap() });
+    let volume = Volume::open(&store, config()).await.unwrap();
+    read(&volume, files[1], 0, 100).await.unwrap();
     let opening = begun.elapsed();
     let begun = Instant::now();
-    change(&life, &files, 2);
-    life.flush();
-    let upkeep = quiet(&bucket) - begun;
-    let (before, mut times) = (bucket.counts(), Vec::new());
-    for round in 0..30 {
-        change(&life, &files, 3 + round);
+    change(&volume, &files, 2).await;
+    volume.flush().await.unwrap();
+    let upkeep = quiet(&counts).await - begun;
+    let (before, mut times) = (counts.counts(), Vec::new());
+    for round in 0..60 {
+        change(&volume, &files, 3 + round).await;
         let begun = Instant::now();
-        life.flush();
+        volume.flush().await.unwrap();
         times.push(begun.elapsed());
     }
-    let after = bucket.counts();
+    let after = counts.counts();
     println!(
-        "{snapshots} snapshots: a flush of 100 files {}, {} requests and {} KB put for 30; opening until the first READ {opening:.1?}; upkeep after the first commit {upkeep:.1?}",
+        "{snapshots} snapshots, {tick:?} a request: a flush of 100 files {}, {} requests and {} KB put for {}; opening until the first READ {opening:.1?}; upkeep after the first commit {upkeep:.1?}",
         shown(&mut times),
         after.requests() - before.requests(),
         (after.bytes_put - before.bytes_put) / 1000,
+        times.len(),
     );
-    life.stop();
+    volume.close(Duration::from_secs(60)).await;
     Costs {
         flush: times[times.len() / 2],
         opening,
@@ -259,18 +269,20 @@ fn costs_with(snapshots: u64) -> Costs {
     }
 }
 
-/// A flush of 100 files, opening, and the first round of the collector of metadata, without and with 1,000 snapshots. The bucket
-/// answers at once: one that takes time makes the ratios smaller.
-#[test]
+/// A flush of 100 files, opening, and the first round of the collector of metadata, without and with 1,000 snapshots. Once with a
+/// bucket that answers at once, which shows the work alone, and once with one that is as far away as S3 in the same region.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement of some minutes"]
-fn measured_a_thousand_snapshots() {
-    let (without, with) = (costs_with(0), costs_with(1000));
+async fn measured_a_thousand_snapshots() {
     let ratio = |one: Duration, other: Duration| other.as_secs_f64() / one.as_secs_f64();
-    println!(
-        "flush: {:.3} times; opening: {:.1?} more, {:.2} times; upkeep: {:.1?} more",
-        ratio(without.flush, with.flush),
-        with.opening.saturating_sub(without.opening),
-        ratio(without.opening, with.opening),
-        with.upkeep.saturating_sub(without.upkeep),
-    );
+    for tick in [0, 10].map(Duration::from_millis) {
+        let (without, with) = (costs_with(0, tick).await, costs_with(1000, tick).await);
+        println!(
+            "flush: {:.3} times; opening: {:.1?} more, {:.2} times; upkeep: {:.1?} more",
+            ratio(without.flush, with.flush),
+            with.opening.saturating_sub(without.opening),
+            ratio(without.opening, with.opening),
+            with.upkeep.saturating_sub(without.upkeep),
+        );
+    }
 }

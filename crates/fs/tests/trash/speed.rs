@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, Credentials, FileSystem, SetAttributes, Stability};
+use futures_util::StreamExt;
+use futures_util::stream::iter;
 
 use super::*;
 
@@ -13,6 +15,8 @@ use super::*;
 #[allow(clippy::print_stdout, reason = "a measurement is printed")]
 fn measured_entries_a_second() {
     const FILES: u64 = 100_000;
+    /// Calls at the same time, which share flushes of the log.
+    const AT_ONCE: usize = 256;
     let (bucket, clock) = (Bucket::new(), Still::new());
     let life = start(&bucket, &clock, |config| {
         config.checkpoint_interval = Duration::from_secs(1);
@@ -25,21 +29,24 @@ fn measured_entries_a_second() {
         life.run(|volume| {
             let names = &names;
             async move {
+                let volume = &volume;
                 let begun = std::time::Instant::now();
-                for name in names {
+                let made = iter(names).map(|name| async move {
                     let mode = CreateMode::Guarded(SetAttributes::default());
                     let made = volume.create(&ROOT, Inode::ROOT, name, &mode).await;
-                    let inode = made.unwrap().attributes.inode;
-                    let caller = ROOT;
+                    let (inode, caller) = (made.unwrap().attributes.inode, ROOT);
                     let written = volume.write(&caller, inode, 0, name, Stability::Unstable);
                     written.await.unwrap();
-                }
+                });
+                made.buffer_unordered(AT_ONCE).collect::<()>().await;
                 println!("made and written: {:.0} a second", rate(begun));
                 volume.flush().await.unwrap();
                 let begun = std::time::Instant::now();
-                for name in names {
-                    volume.remove(&caller, Inode::ROOT, name).await.unwrap();
-                }
+                let removed = iter(names).map(|name| async {
+                    let removed = volume.remove(&caller, Inode::ROOT, name);
+                    removed.await.unwrap();
+                });
+                removed.buffer_unordered(AT_ONCE).collect::<()>().await;
                 begun
             }
         })

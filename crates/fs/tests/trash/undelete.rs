@@ -198,8 +198,8 @@ fn a_quota_stops_the_return_of_a_directory_half_way_and_the_error_says_what_is_b
         panic!("{refused:?}");
     };
     assert!(refused.to_string().contains(why), "{refused}");
-    let told = "1 of the objects came back; the others stay in the trash";
-    assert!(refused.to_string().starts_with(told), "{refused}");
+    let message = "1 of the objects came back; the others stay in the trash";
+    assert!(refused.to_string().starts_with(message), "{refused}");
     // With nothing back it is the error itself.
     let refused = undelete_wanted(&life, wanted.clone(), None);
     assert_eq!(refused.err(), Some(TrashError::Volume(Error::Quota)));

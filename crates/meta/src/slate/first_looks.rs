@@ -4,18 +4,19 @@
 //! index, and then a block: one round trip after the other. Here index and filter of every table that may have the key are
 //! read together before that, so that a look-up takes one round trip for all of them, and one for the block.
 //!
-//! The blocks of a small table are all read with the first of them, at once for all such tables: look-ups that follow find
-//! them in memory. So a look into a small volume takes two round trips, whatever the client asks for next.
+//! Beside the look-up, all blocks of each small table that may have the key are read. Later look-ups in those tables take no
+//! round trip.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use futures_util::future::join;
 use futures_util::stream::iter;
 use slatedb::manifest::{SsTableId, SsTableView};
 use slatedb::{CacheTarget, DbCacheManagerOps, DbReader, VersionedManifest};
 
-/// Requests at the same time: more than there are places to look for a key, two for each.
+/// Requests at the same time: enough for all places to look for a key, two for each, unless merges are far behind.
 const AT_ONCE: usize = 128;
 
 /// A table with at most these bytes of blocks is small. One GET reads them all, in about the time of one for a single block.
@@ -38,8 +39,8 @@ struct Table {
     last: Option<Bytes>,
     index: Piece,
     filter: Piece,
-    /// Bytes of its blocks, if it is small.
-    blocks: Option<u64>,
+    /// Its blocks, if it is small.
+    blocks: Option<Piece>,
 }
 
 /// A part of a table.
@@ -49,8 +50,14 @@ struct Piece {
     is_known: AtomicBool,
 }
 
-/// What is read of a table, one after the other.
-type Part = (SsTableId, Vec<CacheTarget>);
+/// What is read for one look-up.
+#[derive(Debug, PartialEq)]
+struct Parts {
+    /// Indexes and filters, before the look-up.
+    before: Vec<(SsTableId, CacheTarget)>,
+    /// Tables whose blocks are read beside it.
+    beside: Vec<(SsTableId, CacheTarget)>,
+}
 
 impl Piece {
     fn new(bytes: u64) -> Piece {
@@ -80,21 +87,10 @@ impl Table {
             index: Piece::new(info.index_len),
             filter: Piece::new(info.filter_len),
             // Its blocks lie before everything else.
-            blocks: Some(info.index_offset.min(info.filter_offset)).filter(|bytes| *bytes <= SMALL),
+            blocks: Some(info.index_offset.min(info.filter_offset))
+                .filter(|bytes| *bytes <= SMALL)
+                .map(Piece::new),
         }
-    }
-
-    /// The index, and the blocks of a small table, unless they were asked for before or have no room.
-    fn wanted(&self, room: &mut u64) -> Option<Part> {
-        if !self.index.is_wanted(room) {
-            return None;
-        }
-        let mut targets = vec![CacheTarget::Index];
-        if let Some(bytes) = self.blocks.filter(|bytes| *bytes <= *room) {
-            *room -= bytes;
-            targets.push(CacheTarget::data::<&[u8], _>(..));
-        }
-        Some((self.id, targets))
     }
 
     fn ends_before(&self, key: &[u8]) -> bool {
@@ -118,36 +114,58 @@ impl FirstLooks {
         }
     }
 
-    /// Reads what a look-up of a key needs to find its block, as far as that was not asked for before. Tables that cannot
-    /// be read are left to the look-up, which says so.
-    pub(super) async fn before_key(&self, reader: &DbReader, key: &[u8]) {
-        read(reader, self.of_key(key)).await;
+    /// Looks a key up by `look_up`, after reading what that needs to find its block. What was asked for before is not read.
+    /// Tables that cannot be read are left to the look-up, which says so.
+    pub(super) async fn with_key<T>(
+        &self,
+        reader: &DbReader,
+        key: &[u8],
+        look_up: impl Future<Output = T>,
+    ) -> T {
+        self.of_key(key).read_with(reader, look_up).await
     }
 
     /// The same for a scan of keys from `first` on, before `end` unless that is empty.
-    pub(super) async fn before_scan(&self, reader: &DbReader, first: &[u8], end: &[u8]) {
-        read(reader, self.of_scan(first, end)).await;
+    pub(super) async fn with_scan<T>(
+        &self,
+        reader: &DbReader,
+        (first, end): (&[u8], &[u8]),
+        scan: impl Future<Output = T>,
+    ) -> T {
+        self.of_scan(first, end).read_with(reader, scan).await
     }
 
-    fn of_key(&self, key: &[u8]) -> Vec<Part> {
-        let (mut parts, mut room) = (Vec::new(), self.room);
-        for table in self.begins(key).filter(|table| !table.begins_behind(key)) {
-            parts.extend(table.wanted(&mut room));
-            if table.filter.is_wanted(&mut room) {
-                parts.push((table.id, vec![CacheTarget::Filters]));
-            }
-        }
-        parts
+    fn of_key(&self, key: &[u8]) -> Parts {
+        let tables = self.begins(key).filter(|table| !table.begins_behind(key));
+        self.parts(tables.collect(), true)
     }
 
     /// A scan does not use filters.
-    fn of_scan(&self, first: &[u8], end: &[u8]) -> Vec<Part> {
-        let mut room = self.room;
-        let begins = self.begins(first);
-        begins
-            .filter(|table| end.is_empty() || !table.begins_behind(end))
-            .filter_map(|table| table.wanted(&mut room))
-            .collect()
+    fn of_scan(&self, first: &[u8], end: &[u8]) -> Parts {
+        let tables = self.begins(first);
+        let tables = tables.filter(|table| end.is_empty() || !table.begins_behind(end));
+        self.parts(tables.collect(), false)
+    }
+
+    /// Blocks have the room that is left.
+    fn parts(&self, tables: Vec<&Table>, with_filters: bool) -> Parts {
+        let (mut before, mut room) = (Vec::new(), self.room);
+        for table in &tables {
+            if table.index.is_wanted(&mut room) {
+                before.push((table.id, CacheTarget::Index));
+            }
+            if with_filters && table.filter.is_wanted(&mut room) {
+                before.push((table.id, CacheTarget::Filters));
+            }
+        }
+        let mut beside = Vec::new();
+        for table in tables {
+            let blocks = table.blocks.as_ref();
+            if blocks.is_some_and(|blocks| blocks.is_wanted(&mut room)) {
+                beside.push((table.id, CacheTarget::data::<&[u8], _>(..)));
+            }
+        }
+        Parts { before, beside }
     }
 
     /// The first table of each place that may have `key` or a later one.
@@ -159,12 +177,20 @@ impl FirstLooks {
     }
 }
 
-async fn read(reader: &DbReader, parts: Vec<Part>) {
+impl Parts {
+    async fn read_with<T>(self, reader: &DbReader, look_up: impl Future<Output = T>) -> T {
+        read(reader, self.before).await;
+        let (found, ()) = join(look_up, read(reader, self.beside)).await;
+        found
+    }
+}
+
+async fn read(reader: &DbReader, parts: Vec<(SsTableId, CacheTarget)>) {
     if parts.is_empty() {
         return;
     }
-    let reads = iter(parts).map(|(table, targets)| async move {
-        if let Err(error) = reader.warm_sst(table, &targets).await {
+    let reads = iter(parts).map(|(table, part)| async move {
+        if let Err(error) = reader.warm_sst(table, &[part]).await {
             tracing::debug!("a table is read again: {error}");
         }
     });
@@ -207,11 +233,14 @@ mod tests {
         }
     }
 
-    fn parts(tables: &[u64], parts: &[CacheTarget]) -> Vec<Part> {
+    /// These parts of these tables are read before the look-up, and no blocks.
+    fn parts(tables: &[u64], parts: &[CacheTarget]) -> Parts {
         let tables = tables.iter().map(|number| id(*number));
-        tables
-            .flat_map(|table| parts.iter().map(move |part| (table, vec![part.clone()])))
-            .collect()
+        let before = tables.flat_map(|table| parts.iter().map(move |part| (table, part.clone())));
+        Parts {
+            before: before.collect(),
+            beside: Vec::new(),
+        }
     }
 
     #[test]
@@ -228,7 +257,7 @@ mod tests {
         ] {
             let looks = looks(1000);
             assert_eq!(looks.of_key(key.as_bytes()), parts(expected, &both));
-            assert_eq!(looks.of_key(key.as_bytes()), [], "{key} again");
+            assert_eq!(looks.of_key(key.as_bytes()), parts(&[], &[]), "{key} again");
         }
     }
 
@@ -257,7 +286,7 @@ mod tests {
         assert_eq!(looks.of_scan(b"c", b""), parts(&[1, 2, 3], &index));
         assert_eq!(looks.of_key(b"c"), parts(&[1, 2, 3], &both[1..]));
         assert_eq!(looks.of_key(b"l"), parts(&[5], &both));
-        assert_eq!(looks.of_scan(b"", b""), []);
+        assert_eq!(looks.of_scan(b"", b""), parts(&[], &[]));
     }
 
     #[test]
@@ -266,20 +295,20 @@ mod tests {
         let (index, filter) = (CacheTarget::Index, CacheTarget::Filters);
         // 15 of 24 bytes, and no other index has room.
         let expected = [(1, &index), (1, &filter), (2, &filter)];
-        let expected = expected.map(|(table, part)| (id(table), vec![part.clone()]));
-        assert_eq!(looks.of_key(b"c"), expected);
+        let expected = expected.map(|(table, part)| (id(table), part.clone()));
+        assert_eq!(looks.of_key(b"c").before, expected);
         // The next one has the same room again.
         let expected = [(2, &index), (3, &index)];
-        let expected = expected.map(|(table, part)| (id(table), vec![part.clone()]));
-        assert_eq!(looks.of_key(b"c"), expected);
-        assert_eq!(looks.of_key(b"c"), [(id(3), vec![filter])]);
-        assert_eq!(looks.of_key(b"c"), []);
+        let expected = expected.map(|(table, part)| (id(table), part.clone()));
+        assert_eq!(looks.of_key(b"c").before, expected);
+        assert_eq!(looks.of_key(b"c").before, [(id(3), filter)]);
+        assert_eq!(looks.of_key(b"c").before, []);
     }
 
     #[test]
-    fn blocks_of_small_tables_follow_their_index_if_they_have_room() {
+    fn blocks_of_small_tables_have_the_room_that_indexes_leave() {
         let small = |number, bytes| Table {
-            blocks: Some(bytes),
+            blocks: Some(Piece::new(bytes)),
             ..table(number, None)
         };
         let looks = FirstLooks {
@@ -290,13 +319,15 @@ mod tests {
             ],
             room: 140,
         };
-        let (index, all) = (CacheTarget::Index, CacheTarget::data::<&[u8], _>(..));
-        let expected = [
-            (id(1), vec![index.clone(), all]),
-            (id(2), vec![index.clone()]),
-            (id(3), vec![index]),
-        ];
-        assert_eq!(looks.of_scan(b"", b""), expected);
-        assert_eq!(looks.of_scan(b"", b""), []);
+        let blocks = |number| [(id(number), CacheTarget::data::<&[u8], _>(..))];
+        let first = looks.of_scan(b"", b"");
+        let before = parts(&[1, 2, 3], &[CacheTarget::Index]).before;
+        assert_eq!((first.before, &first.beside[..]), (before, &blocks(1)[..]));
+        let second = Parts {
+            before: Vec::new(),
+            beside: blocks(2).into(),
+        };
+        assert_eq!(looks.of_scan(b"", b""), second);
+        assert_eq!(looks.of_scan(b"", b""), parts(&[], &[]));
     }
 }

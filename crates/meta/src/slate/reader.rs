@@ -231,10 +231,6 @@ impl SlateReader {
             return Ok(Vec::new());
         }
         let scan = || async {
-            if let Some(looks) = &self.first_looks {
-                let (first, end) = (&range.start, &range.end);
-                looks.before_scan(&self.reader, first, end).await;
-            }
             let (mut found, mut taken) = (Vec::new(), 0);
             let mut rest = self
                 .reader
@@ -248,6 +244,15 @@ impl SlateReader {
                 found.push((entry.key, entry.value));
             }
             Ok(found)
+        };
+        let scan = || async {
+            match &self.first_looks {
+                Some(looks) => {
+                    let range = (&range.start[..], &range.end[..]);
+                    looks.with_scan(&self.reader, range, scan()).await
+                }
+                None => scan().await,
+            }
         };
         read_again(self.timeout, scan).await
     }
@@ -286,10 +291,11 @@ async fn has_no_manifest(store: &dyn ObjectStore, path: &Path, timeout: Duration
 impl MetaStore for SlateReader {
     async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         let get = || async {
-            if let Some(looks) = &self.first_looks {
-                looks.before_key(&self.reader, key).await;
+            let get = self.reader.get(key);
+            match &self.first_looks {
+                Some(looks) => looks.with_key(&self.reader, key, get).await,
+                None => get.await,
             }
-            self.reader.get(key).await
         };
         read_again(self.timeout, get).await
     }

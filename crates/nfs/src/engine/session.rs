@@ -27,7 +27,7 @@ pub(crate) struct Session<F> {
 }
 
 impl<F: Trees> Session<F> {
-    /// Collects the context of an NFS call. `claimed` has this client.
+    /// Collects the context of an NFS call. The client of `claimed` must be set.
     pub(super) fn request<'a>(
         &'a self,
         procedure: u32,

@@ -53,16 +53,18 @@ async fn observe<T>(
     done
 }
 
-/// Notes the end of a request. A call that the store does not know is none: nothing was sent. SlateDB tries such calls, PUTs
-/// with attributes, which folders do not keep, and goes on without them.
+/// Notes the end of a request. A call that the store does not know is no request, because nothing was sent. SlateDB sends
+/// attributes with each PUT. Folders keep none, so it sends the PUT again without them.
 fn note(observer: &Observer, error: Option<&Error>, since: Instant, bytes: (u64, u64)) {
+    if let Some(Error::NotImplemented { .. } | Error::NotSupported { .. }) = error {
+        return;
+    }
     let ended = match error.map(Fault::of) {
         None => Ended::Ok,
         Some(Fault::NotFound) => Ended::Missing,
         Some(Fault::AlreadyExists | Fault::Precondition | Fault::NotModified) => Ended::Condition,
         Some(Fault::Unreachable) => Ended::Unanswered,
         Some(Fault::Transient) => Ended::Failed,
-        Some(Fault::Unsupported) => return,
         Some(_) => Ended::Refused,
     };
     observer.ended(ended, since.elapsed(), bytes);
