@@ -146,6 +146,13 @@ impl Publisher {
                 }
                 continue;
             }
+            // After a crash, a released snapshot would hold the pack again until its deletion goes on. So it is noted first that
+            // none holds the pack, whose object may be gone then.
+            if life.is_some_and(|life| self.context.snapshots.is_seen_by_released(&life)) {
+                batch.put(&key, &DeadPack { life: None });
+                more = true;
+                continue;
+            }
             dead.insert(pack);
         }
         let last = self.progress.last();

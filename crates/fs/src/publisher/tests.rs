@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use forebay_meta::VolumeDescriptor;
 use forebay_meta::log_record::DataHeader;
+use forebay_meta::record::{DeadPack, PackLife, SnapshotRecord};
+use forebay_meta::{Batch, Key, VolumeDescriptor};
 use forebay_metrics::{Samples, Source, Value};
-use forebay_types::{BlockIndex, BlockKey, CheckpointId, Inode, PackId};
+use forebay_types::{
+    BlockIndex, BlockKey, CheckpointId, CommitNumber, Inode, Lsn, PackId, SnapshotId,
+};
 use object_store::ObjectStoreExt;
 
 use super::context::fake::FakeSource;
@@ -324,6 +327,48 @@ async fn reclaiming_does_not_go_on_and_on_beside_a_page_of_dead_packs_that_are_p
     world.sharing.published(pinning);
     assert!(steps().await < 10);
     assert_eq!(scene.packs().await, 0);
+}
+
+/// A crash after the deletion of the object must not leave a record by which the snapshot would hold it again.
+#[tokio::test]
+async fn that_a_released_snapshot_holds_no_pack_is_noted_before_its_object_is_deleted() {
+    let scene = scene().await;
+    let (world, publisher) = (&scene.world, &scene.publisher);
+    let list = &publisher.context.snapshots;
+    let record = SnapshotRecord {
+        is_being_deleted: true,
+        commit: CommitNumber(3),
+        lsn: Lsn(0),
+        used_bytes: 0,
+        used_inodes: 0,
+        made: Default::default(),
+        name: "monday".to_owned(),
+        made_by: String::new(),
+    };
+    list.set_published(SnapshotId(1), record);
+    list.set_released(SnapshotId(1));
+    let (pack, content) = (PackId(1), Bytes::from_static(b"x"));
+    world.packs.put(pack, content).await.unwrap();
+    let key = Key::DeadPack(pack);
+    let life = PackLife {
+        born: CommitNumber(1),
+        died: CommitNumber(5),
+        bytes: 1,
+    };
+    let mut batch = Batch::new();
+    batch.put(&key, &DeadPack { life: Some(life) });
+    world.catalog.store().commit(&batch).await.unwrap();
+    let mut seen = Vec::new();
+    world.progress.note_garbage();
+    while world.progress.has_garbage() && seen.len() < 10 {
+        publisher.reclaim().await.unwrap();
+        publisher.delete_group().await;
+        let record = world.catalog.record::<DeadPack>(&key).await.unwrap();
+        seen.push((record, scene.packs().await));
+    }
+    let noted = Some(DeadPack { life: None });
+    assert_eq!(seen[..2], [(noted, 1), (noted, 0)]);
+    assert_eq!(seen.last(), Some(&(None, 0)));
 }
 
 #[tokio::test]

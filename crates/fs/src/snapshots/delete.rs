@@ -126,7 +126,8 @@ impl Snapshots {
         }
         batch.delete(&key);
         batch.delete(&Key::Scrub(pack));
-        batch.put(&Key::DeadPack(pack), &DeadPack { life: Some(life) });
+        // No snapshot refers to it, whatever is known of their deletions after a crash.
+        batch.put(&Key::DeadPack(pack), &DeadPack { life: None });
         Ok(Some(life.bytes))
     }
 

@@ -200,6 +200,13 @@ impl SnapshotList {
         });
         holder(life, holding.map(|(id, one)| (*id, one.record.commit)))
     }
+
+    /// Whether a snapshot that was released refers to a pack with this life. That is known in memory alone.
+    pub(crate) fn is_seen_by_released(&self, life: &PackLife) -> bool {
+        let snapshots = self.0.lock();
+        let mut released = snapshots.listed.values().filter(|one| one.is_released);
+        released.any(|one| life.is_seen_by(one.record.commit))
+    }
 }
 
 impl Snapshots {
@@ -296,8 +303,11 @@ mod tests {
         list.set_published(SnapshotId(2), deleting);
         let holder = list.holder(&life(0, 9));
         assert_eq!(holder, Some(SnapshotId(2)), "a clone may need it");
+        assert!(!list.is_seen_by_released(&life(0, 9)));
         list.set_released(SnapshotId(2));
         assert_eq!(list.holder(&life(0, 9)), Some(SnapshotId(1)));
+        assert!(list.is_seen_by_released(&life(0, 9)));
+        assert!(!list.is_seen_by_released(&life(0, 6)));
         assert!(list.named("new").is_none(), "its name is free");
         assert!(list.given("2").is_none());
         assert!(!list.has(SnapshotId(2)));
