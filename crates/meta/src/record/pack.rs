@@ -116,7 +116,8 @@ impl Record for Garbage {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadPack {
-    /// Its life; `None` if it died before commits were counted, so that no snapshot refers to it.
+    /// Its life; `None` if no snapshot refers to it: that was found before its object was deleted, or it died before commits were
+    /// counted.
     pub life: Option<PackLife>,
 }
 
