@@ -114,8 +114,8 @@ impl FirstLooks {
         }
     }
 
-    /// Looks a key up by `look_up`, after reading what that needs to find its block. What was asked for before is not read.
-    /// Tables that cannot be read are left to the look-up, which says so.
+    /// Reads the indexes and filters that lead to the block of `key`, then runs `look_up`. Parts that were asked for before are
+    /// not read again. If a table cannot be read, the look-up reports that.
     pub(super) async fn with_key<T>(
         &self,
         reader: &DbReader,
