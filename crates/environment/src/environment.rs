@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use forebay_meta::{MetaStore, Sealing, SlateReader, SlateSettings, SlateStore, StoreError};
+use forebay_meta::{MetaStore, Sealing, Seen, SlateReader, SlateSettings, SlateStore, StoreError};
 use forebay_object::{Cause, CausedStore, Store};
 use forebay_vfs::Timestamp;
 use object_store::ObjectStore;
+use parking_lot::Mutex;
 
 use crate::background;
 use crate::disk_folder::DiskFolder;
@@ -113,7 +114,7 @@ impl Environment {
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandomness),
             local: Arc::new(DiskFolder::new(folder)),
-            metadata: Arc::new(SlateMetadata),
+            metadata: Arc::new(SlateMetadata::default()),
             compute: Compute::Threads,
         }
     }
@@ -160,7 +161,16 @@ impl Randomness for SystemRandomness {
 }
 
 /// SlateDB under the volume's own prefix.
-struct SlateMetadata;
+#[derive(Default)]
+struct SlateMetadata {
+    /// What was read last and where, for the opening for writing that follows.
+    seen: Mutex<Option<(String, Seen)>>,
+}
+
+/// The place of a volume.
+fn place(store: &Store) -> String {
+    format!("{} {}", store.url, store.root)
+}
 
 /// The store, with the cause of requests for metadata.
 fn metadata(store: &Store) -> Arc<dyn ObjectStore> {
@@ -188,8 +198,12 @@ impl Metadata for SlateMetadata {
             ..SlateSettings::default()
         };
         let path = store.path(META_PREFIX);
-        let opened =
-            SlateStore::open_with(metadata(store), path, settings, sealing, merging).await?;
+        let seen = self.seen.lock().take();
+        let seen = seen
+            .filter(|seen| seen.0 == place(store))
+            .map(|seen| seen.1);
+        let store = metadata(store);
+        let opened = SlateStore::open_after(store, path, settings, sealing, merging, seen).await?;
         Ok(Arc::new(opened))
     }
 
@@ -200,7 +214,10 @@ impl Metadata for SlateMetadata {
     ) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
         let timeout = SlateSettings::default().timeout;
         let path = store.path(META_PREFIX);
-        let found = SlateReader::find(metadata(store), path, timeout, sealing).await?;
-        Ok(found.map(|reader| Arc::new(reader) as Arc<dyn MetaStore>))
+        let found = SlateReader::find_first(metadata(store), path, timeout, sealing).await?;
+        Ok(found.map(|(reader, seen)| {
+            *self.seen.lock() = Some((place(store), seen));
+            Arc::new(reader) as Arc<dyn MetaStore>
+        }))
     }
 }

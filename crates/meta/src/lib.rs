@@ -49,8 +49,8 @@ pub use key::{Key, KeyRange};
 pub use overlay::Overlay;
 pub use record::{BlockMap, FrameAddress, InodeRecord, Record};
 pub use slate::{
-    Sealing, SlateFolder, SlateObjects, SlateReader, SlateSettings, SlateStore, StoredManifest,
-    keys_that_may_differ,
+    Sealing, Seen, SlateFolder, SlateObjects, SlateReader, SlateSettings, SlateStore,
+    StoredManifest, keys_that_may_differ,
 };
 pub use store::{Arrived, CacheStatus, Lookups, MemoryStore, MetaStore, NamesInMemory, Ready};
 pub use volume::VolumeDescriptor;

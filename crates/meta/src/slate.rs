@@ -49,16 +49,19 @@ mod checksummed;
 mod clock;
 mod collector;
 mod commit;
+mod engine;
 mod first_looks;
 mod housekeeping;
 mod kept;
 mod neighbours;
+mod no_log;
 mod objects;
 mod pin;
 mod presence;
 mod reader;
 mod rounds;
 mod sealed;
+mod seen;
 mod still;
 mod transplant;
 mod unshared;
@@ -72,9 +75,7 @@ use bytes::Bytes;
 pub use forebay_seal::Sealing;
 use object_store::ObjectStore;
 use object_store::path::Path;
-use slatedb::config::{
-    CloseOptions, DurabilityLevel, ReadOptions, ScanOptions, Settings, SstBlockSize,
-};
+use slatedb::config::{DurabilityLevel, ReadOptions, ScanOptions, SstBlockSize};
 use slatedb::{CloseReason, Db, ErrorKind};
 use tokio::sync::{Mutex, Notify};
 
@@ -87,16 +88,20 @@ use cache::OpenCache;
 use checksummed::{ChecksummedStore, Damaged};
 use clock::VolumeClock;
 use commit::Unflushed;
+use engine::engine_settings;
 use housekeeping::{Housekeeper, Upkeep, table_bytes};
 use kept::Kept;
+use no_log::NoLog;
 use presence::{NotingStore, Presence, Suspect};
 use sealed::{Refused, SealedStore};
+use seen::SeenStore;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use {checksummed::fuzzing as trailers, sealed::fuzzing as sealed_objects};
 
 pub use objects::{Condition, MetaObject, SlateObjects};
 pub use reader::SlateReader;
+pub use seen::Seen;
 pub use transplant::{SlateFolder, StoredManifest};
 pub use unshared::keys_that_may_differ;
 
@@ -110,12 +115,6 @@ const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// ([`housekeeping::COMPACT_AT_TABLES`]), so it is reached only if commits come faster than merges
 /// end, or if merges fail.
 const MAX_TABLES: usize = 64;
-
-/// Memtables larger than this are flushed before a commit asks for it.
-const MEMTABLE_BYTES: usize = 32 << 20;
-
-/// Limit of batches that are not in the bucket yet; above it a commit waits before it writes.
-const MAX_UNFLUSHED_BYTES: usize = 64 << 20;
 
 /// Approximate size of an entry in a table: it determines how much one GET of a long scan fetches. SlateDB itself
 /// fetches its blocks of 4 KiB one after the other, each in a round trip.
@@ -199,6 +198,19 @@ impl SlateStore {
         sealing: Option<Sealing>,
         merging: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>,
     ) -> Result<SlateStore, StoreError> {
+        SlateStore::open_after(store, path, settings, sealing, merging, None).await
+    }
+
+    /// Like [`open_with`](SlateStore::open_with), after a reader of the same store has `seen` its state: what that one has
+    /// read is not asked for again, as far as that is safe.
+    pub async fn open_after(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        settings: SlateSettings,
+        sealing: Option<Sealing>,
+        merging: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>,
+        seen: Option<Seen>,
+    ) -> Result<SlateStore, StoreError> {
         let suspect = Suspect::default();
         let presence = Presence::new(store.clone(), path.clone(), suspect.clone());
         let store = Arc::new(NotingStore::new(store, suspect.clone()));
@@ -206,10 +218,12 @@ impl SlateStore {
         let retention = settings.retention.max(settings.timeout);
         let clock = Arc::new(VolumeClock::default());
         let barrier = Barrier::open();
-        let ordered = BarrierStore::new(store.clone(), barrier.clone());
+        let giving = Arc::new(SeenStore::giving(store.clone(), path.clone(), seen));
+        let ordered = BarrierStore::new(giving.clone(), barrier.clone());
         let builder = Db::builder(path.clone(), Arc::new(ordered))
             .with_settings(engine_settings())
             .with_system_clock(clock.clone())
+            .with_wal_writer(Box::new(NoLog))
             .with_sst_block_size(BLOCK_SIZE);
         let cache = OpenCache::new(settings.cache_bytes);
         let builder = match &cache {
@@ -218,6 +232,7 @@ impl SlateStore {
             Some(cache) => cache.serve(builder),
         };
         let db = within(settings.timeout, builder.build()).await?;
+        giving.end_opening();
         let (kept_store, kept_path) = (store.clone(), path.clone());
         let kept = Kept::of_open_store(kept_store, kept_path, settings.timeout, cache.as_ref());
         clock.follow(&db);
@@ -387,34 +402,6 @@ impl MetaStore for SlateStore {
 
     async fn close(&self) -> Result<(), StoreError> {
         self.housekeeper.stop(self.timeout).await
-    }
-}
-
-/// Settings of SlateDB for one writer that does its own housekeeping.
-fn engine_settings() -> Settings {
-    Settings {
-        wal_enabled: false,
-        flush_interval: None,
-        manifest_poll_interval: NEVER,
-        manifest_update_timeout: NEVER,
-        l0_sst_size_bytes: MEMTABLE_BYTES,
-        l0_max_ssts: MAX_TABLES,
-        l0_max_ssts_per_key: MAX_TABLES,
-        l0_flush_parallelism: 1,
-        max_unflushed_bytes: MAX_UNFLUSHED_BYTES,
-        compactor_options: None,
-        garbage_collector_options: None,
-        // No limit: with one, SlateDB would give up for good while the bucket is unreachable.
-        object_store_max_retries: None,
-        ..Settings::default()
-    }
-}
-
-/// Closes SlateDB without a flush: batches whose commit returned are in the bucket already.
-async fn close_engine(db: &Db) {
-    let options = CloseOptions::default().with_flush_type(None);
-    if let Err(error) = db.close_with_options(options).await {
-        tracing::debug!(%error, "closing the metadata store");
     }
 }
 

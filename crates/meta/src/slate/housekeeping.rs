@@ -39,9 +39,10 @@ use tokio::task::JoinHandle;
 
 use super::clock::VolumeClock;
 use super::collector::Collector;
+use super::engine::close_engine;
 use super::presence::Suspect;
 use super::rounds::Rounds;
-use super::{NEVER, close_engine, neighbours};
+use super::{NEVER, neighbours};
 use crate::error::StoreError;
 
 /// Number of tables at which merging begins. A higher one makes reads dearer, a lower one spreads

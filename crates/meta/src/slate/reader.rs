@@ -16,6 +16,7 @@ use super::cache::Cache;
 use super::first_looks::FirstLooks;
 use super::kept::Kept;
 use super::pin::Pin;
+use super::seen::{Seen, SeenStore};
 use super::still::StillStore;
 use super::{MANIFEST, NEVER, Sealing, read_again, scan_options, verified, within};
 use crate::batch::Batch;
@@ -133,13 +134,30 @@ impl SlateReader {
         timeout: Duration,
         sealing: Option<Sealing>,
     ) -> Result<Option<SlateReader>, StoreError> {
-        let opened = SlateReader::open_with(store.clone(), path.clone(), timeout, sealing).await;
+        let found = SlateReader::find_first(store, path, timeout, sealing).await?;
+        Ok(found.map(|(reader, _)| reader))
+    }
+
+    /// Like [`find`](SlateReader::find), with what it sees from then on, for an opening for writing that follows
+    /// ([`SlateStore::open_after`](super::SlateStore::open_after)).
+    pub async fn find_first(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        timeout: Duration,
+        sealing: Option<Sealing>,
+    ) -> Result<Option<(SlateReader, Seen)>, StoreError> {
+        let seen = Seen::default();
+        let verified = verified(store.clone(), &path, sealing);
+        let noting = Arc::new(SeenStore::noting(verified, path.clone(), seen.clone()));
+        let still = StillStore::new(noting);
+        let opened =
+            SlateReader::build(still, path.clone(), timeout, Some(Cache::of_reader())).await;
         if let Err(StoreError::Corrupt(_) | StoreError::Gone(_)) = opened
             && has_no_manifest(&*store, &path, timeout).await
         {
             return Ok(None);
         }
-        opened.map(Some)
+        opened.map(|reader| Some((reader, seen)))
     }
 
     /// Like [`open`](SlateReader::open), with a note in the store's manifest that keeps the objects that it reads from

@@ -25,7 +25,7 @@ use super::MANIFEST;
 
 /// Name of the object with the number up to which the garbage collector may have deleted manifests. It leaves those that are kept,
 /// and SlateDB's reader would look for a later one without end.
-const BOUNDARY: &str = "manifest.boundary";
+pub(super) const BOUNDARY: &str = "manifest.boundary";
 
 /// Reads a store without later manifests, and refuses all changes.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ impl StillStore {
 }
 
 /// The number of a manifest.
-fn number(location: &Path) -> Option<u64> {
+pub(super) fn number(location: &Path) -> Option<u64> {
     let name = location.filename()?;
     let (number, MANIFEST) = name.split_once('.')? else {
         return None;

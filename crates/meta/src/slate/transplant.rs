@@ -18,7 +18,8 @@ use slatedb::admin::{Admin, AdminBuilder};
 use slatedb::config::{FlushOptions, FlushType, Settings, WriteOptions};
 use slatedb::{Db, VersionedManifest};
 
-use super::{BLOCK_SIZE, MANIFEST, Sealing, close_engine, engine_settings, verified, within};
+use super::engine::{close_engine, engine_settings};
+use super::{BLOCK_SIZE, MANIFEST, Sealing, verified, within};
 use crate::batch::{Batch, Entry};
 use crate::error::StoreError;
 use composed::{Root, composed};

@@ -96,7 +96,6 @@ async fn the_collector_deletes_what_that_of_slatedb_would() {
     let mut collector = Collector::new(checked(&bucket), path(), Duration::ZERO);
     let (mut number, mut most, mut held_at_most) = (0, 0, 0);
     for round in 0..6 {
-        // Each opening leaves an empty log.
         let store = open(&bucket, settings()).await.unwrap();
         if round % 2 == 1 {
             checkpoint(&store, number).await;

@@ -90,7 +90,7 @@ async fn no_name_and_no_value_is_found_in_the_bucket_after_commits_and_merges() 
         settle(&bucket).await;
         assert!(store.tables().1 > 0, "nothing was merged");
         store.close().await.unwrap();
-        let folders = ["manifest", "compacted", "compactions", "wal"];
+        let folders = ["manifest", "compacted", "compactions"];
         let objects = stored(&bucket).await;
         for folder in folders {
             let folder = format!("{FOLDER}/{folder}/");
