@@ -43,6 +43,7 @@
 //! (and one batch more), and while tables are merged two of them that wait for the link, and a copy of each in flight:
 //! some 32 MiB with a cache of up to 64 MiB, half of the cache up to 256 MiB, and 128 MiB above. Sealing takes 20 MiB more.
 
+mod answer;
 mod barrier;
 mod cache;
 mod checksummed;
@@ -94,7 +95,7 @@ use kept::Kept;
 use no_log::NoLog;
 use presence::{NotingStore, Presence, Suspect};
 use sealed::{Refused, SealedStore};
-use seen::SeenStore;
+use seen::{PutBack, SeenStore};
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use {checksummed::fuzzing as trailers, sealed::fuzzing as sealed_objects};
@@ -437,6 +438,9 @@ fn sorted(error: &slatedb::Error) -> StoreError {
             true => StoreError::Fatal(damaged.to_string()),
             false => corrupt(),
         };
+    }
+    if let Some(put_back) = sources(error).find_map(|source| source.downcast_ref::<PutBack>()) {
+        return StoreError::Fatal(put_back.to_string());
     }
     if let Some(path) = sources(error).find_map(missing) {
         return StoreError::Gone(format!(

@@ -1,29 +1,41 @@
 //! What a reader saw, for the opening for writing that follows it.
 //!
-//! An opening first reads the state, to refuse a volume before it changes anything, and then opens the store for
-//! writing. Without this, SlateDB would ask for everything a second time, one request after the other. Here the answers
-//! that the reader got are given to the writer, each once, as if it had asked at that time:
+//! A gateway first reads the state, to refuse a volume before it changes anything. Then it opens the store for writing.
+//! SlateDB would then ask for everything a second time, one request after the other. This module notes the answers that the
+//! reader gets and gives each of them to the writer once:
 //!
 //! ```text
 //!  the reader               list, manifest N, boundary, parts of tables
-//!  the opening for writing  list, manifest N, boundary          answered with what was seen
+//!  the opening for writing  list, manifest N, boundary          from memory
 //!                           create manifest N+1                 the fence
-//!                           boundary, and at once manifest N+2  one round trip
-//!                           is there an N+2? boundary           answered with the two of the line before
-//!                           parts of tables                     answered with what was seen
+//!                           boundary                            the look: three requests at the same time, for the
+//!                                                               boundary, manifest N+2, and manifest N
+//!                           is there an N+2? boundary           answered by the look
+//!                           parts of tables                     from memory
 //! ```
 //!
-//! The order that fencing needs is SlateDB's own:
+//! # Why this is safe
 //!
-//! * The fence is the creation of manifest N+1, which fails if another gateway has created it since manifest N was read.
-//!   Then nothing is remembered any more, and SlateDB asks the bucket for everything.
-//! * The boundary up to which manifests may have been deleted is asked for after N+1 was created, never before: it tells a
-//!   writer that was held up whether its manifest took the place of one that was deleted.
-//! * The look for N+2 is sent after N+1 was created as well. A gateway that opens the store later fences this one, which
-//!   its next commit finds out, since that creates N+2.
+//! Two gateways must never both write. SlateDB's order keeps them apart, and it stays as it is:
 //!
-//! What was seen is forgotten after [`FRESH`], and once the store is open, except for parts of tables, which never
-//! change; those go with the first table that is written.
+//! * The fence is the creation of manifest N+1. It fails if another gateway has created N+1 already. Then SlateDB reads the
+//!   newest manifest from the bucket and tries the next number. Nothing of the state is given from memory after the first
+//!   attempt.
+//! * The collector deletes old manifests, so a creation also succeeds where a manifest was deleted. The collector moves the
+//!   boundary before it deletes. SlateDB asks for the boundary after each creation, and a manifest that the boundary has passed
+//!   does not count. So the boundary is always asked for after the creation, never before.
+//! * The look for N+2 is sent after the creation. A gateway that opens the store later creates N+2. Then the next commit of this
+//!   gateway, which creates N+2 too, fails, and SlateDB finds that it is fenced.
+//!
+//! One case is new. Seconds may lie between the reading of manifest N and the creation of N+1, because the gateway scans its log
+//! in between. If someone puts the bucket back to an earlier state in these seconds, or empties it, the creation succeeds, and
+//! N+1 names tables that are not there. So the look also asks whether manifest N is still the one that was read. If it is not,
+//! and the boundary has not passed it either, the opening fails ([`PutBack`]).
+//!
+//! # What is forgotten
+//!
+//! Answers that are older than [`FRESH`] are not given. When the store is open, the state is forgotten. Parts of tables are kept
+//! until the first table is written: tables never change.
 
 use std::fmt;
 use std::ops::Range;
@@ -34,21 +46,24 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::future::join;
+use futures_util::future::join3;
 use futures_util::stream::{BoxStream, iter};
 use object_store::path::Path;
 use object_store::{
-    Attributes, CopyOptions, Error, Extensions, GetOptions, GetRange, GetResult, GetResultPayload,
-    ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions,
-    PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetRange, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use parking_lot::Mutex;
+use slatedb_common::retry::NonRetryable;
 use tokio::time::Instant;
 
 use super::MANIFEST;
+use super::answer::{Answer, Known};
 use super::still::{BOUNDARY, number};
 
-/// How long answers are used: shorter than objects that were replaced stay in the bucket.
+/// How long answers are used. Safety does not depend on it: the creation of the next manifest fails where one is, and the
+/// boundary tells where one was deleted. But after a while another gateway has probably written, and old answers only add
+/// requests.
 const FRESH: Duration = Duration::from_secs(30);
 /// Most bytes of parts of tables that are remembered.
 const ROOM: usize = 1 << 20;
@@ -73,59 +88,17 @@ struct Answers {
     bytes: usize,
 }
 
-/// What is known of an object that may be missing.
-#[derive(Clone, Debug)]
-enum Known {
-    There(Answer),
-    Missing,
-    /// It is what SlateDB has read before.
-    Unmodified,
-}
-
-impl Known {
-    async fn of(answer: Result<GetResult>) -> Result<Known> {
-        match answer {
-            Ok(found) => Ok(Known::There(Answer::of(found).await?)),
-            Err(Error::NotFound { .. }) => Ok(Known::Missing),
-            Err(Error::NotModified { .. }) => Ok(Known::Unmodified),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn give(self, location: &Path) -> Result<GetResult> {
-        let (path, source) = (location.to_string(), "by an answer of a moment ago".into());
-        match self {
-            Known::There(answer) => Ok(answer.give()),
-            Known::Missing => Err(Error::NotFound { path, source }),
-            Known::Unmodified => Err(Error::NotModified { path, source }),
-        }
-    }
-}
-
-/// The answer to a GET.
-#[derive(Clone, Debug)]
-struct Answer {
-    meta: ObjectMeta,
-    range: Range<u64>,
-    bytes: Bytes,
-}
-
-impl Answer {
-    async fn of(found: GetResult) -> Result<Answer> {
-        let (meta, range) = (found.meta.clone(), found.range.clone());
-        let bytes = found.bytes().await?;
-        Ok(Answer { meta, range, bytes })
-    }
-
-    fn give(self) -> GetResult {
-        GetResult {
-            payload: GetResultPayload::Stream(iter([Ok(self.bytes)]).boxed()),
-            meta: self.meta,
-            range: self.range,
-            attributes: Attributes::new(),
-            extensions: Extensions::new(),
-        }
-    }
+/// The bucket was put back to an earlier state while its metadata were opened.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "while this gateway was opening the metadata, the bucket was put back to an earlier state or emptied: {read}, which it \
+     began with, is not there any more. It has written {made} after it, which does not belong to the state that is there now. \
+     Stop all gateways of this volume, then delete {made} from the bucket, or put the bucket back once more; then start one \
+     gateway"
+)]
+pub(super) struct PutBack {
+    read: Path,
+    made: Path,
 }
 
 impl Answers {
@@ -217,19 +190,27 @@ impl Seen {
 /// How far an opening has come.
 #[derive(Debug)]
 enum Phase {
-    /// It reads what was seen.
-    Begins,
-    /// It has created this manifest.
-    Created(u64),
+    /// It reads the state. With the manifest that was given to it from memory.
+    Begins(Option<ObjectMeta>),
+    /// It has asked for the creation of the manifest with this number; it may have been told that this failed.
+    Creates(u64, Option<ObjectMeta>),
     /// There was no manifest with this number after the one before was created; with the boundary of that moment.
     Looked(u64, Known),
-    /// SlateDB has been told that; the boundary is asked for once more.
+    /// SlateDB was told that there is no such manifest, and asks for the boundary once more.
     Told(Known),
     /// The bucket answers.
     Over,
 }
 
-/// A store that notes what is read through it, or gives what was noted to an opening.
+/// How a GET is answered.
+enum Step {
+    Give(Result<GetResult>),
+    /// By a look after the creation of this manifest, which follows the one that was given from memory.
+    Look(u64, Option<ObjectMeta>),
+    Ask,
+}
+
+/// A store that notes what is read through it (for a reader), or gives what was noted to an opening.
 #[derive(Debug)]
 pub(super) struct SeenStore {
     inner: Arc<dyn ObjectStore>,
@@ -257,7 +238,7 @@ impl SeenStore {
     pub(super) fn giving(inner: Arc<dyn ObjectStore>, path: Path, seen: Option<Seen>) -> SeenStore {
         let seen = seen.filter(Seen::is_fresh).unwrap_or_default();
         SeenStore {
-            opening: Some(Mutex::new(Phase::Begins)),
+            opening: Some(Mutex::new(Phase::Begins(None))),
             ..SeenStore::noting(inner, path, seen)
         }
     }
@@ -276,60 +257,115 @@ impl SeenStore {
         known.give(location)
     }
 
-    /// Answers an opening without a request, if that is possible.
-    fn given(&self, phase: &Mutex<Phase>, location: &Path) -> Option<Result<GetResult>> {
+    /// How a GET of an opening is answered, of a manifest or the boundary.
+    fn step(&self, phase: &Mutex<Phase>, location: &Path) -> Step {
         let mut phase = phase.lock();
         let is_boundary = location.filename() == Some(BOUNDARY);
         match std::mem::replace(&mut *phase, Phase::Over) {
-            Phase::Begins => {
-                *phase = Phase::Begins;
+            Phase::Begins(given) => {
                 let mut answers = self.seen.answers.lock();
-                if is_boundary {
-                    // Without a manifest that was seen before, this is a later question.
-                    return Some(answers.boundary.take()?.give(location));
-                }
-                let number = number(location)?;
-                let known = answers.manifest.take_if(|known| known.0 == number)?;
-                Some(Ok(known.1.give()))
+                let (given, known) = if is_boundary {
+                    (given, answers.boundary.take())
+                } else {
+                    let number = number(location);
+                    let noted = answers.manifest.take_if(|noted| Some(noted.0) == number);
+                    match noted {
+                        Some((_, answer)) => {
+                            (Some(answer.meta.clone()), Some(Known::There(answer)))
+                        }
+                        None => (given, None),
+                    }
+                };
+                *phase = Phase::Begins(given);
+                known.map_or(Step::Ask, |known| Step::Give(known.give(location)))
+            }
+            Phase::Creates(number, given) if is_boundary => {
+                *phase = Phase::Creates(number, given.clone());
+                Step::Look(number, given)
             }
             Phase::Looked(next, boundary) if number(location) == Some(next) => {
                 *phase = Phase::Told(boundary);
-                Some(Known::Missing.give(location))
+                Step::Give(Known::Missing.give(location))
             }
-            Phase::Told(boundary) if is_boundary => Some(boundary.give(location)),
-            Phase::Created(number) if is_boundary => {
-                *phase = Phase::Created(number);
-                None
-            }
-            _ => None,
+            Phase::Told(boundary) if is_boundary => Step::Give(boundary.give(location)),
+            // SlateDB has found out that another gateway created the manifest: it begins again.
+            _ => Step::Ask,
         }
     }
 
-    /// Asks for the boundary, and in the same round trip whether there is a manifest after `number`.
+    fn manifest(&self, number: u64) -> Path {
+        let name = format!("{number:020}.{MANIFEST}");
+        self.path.clone().join(MANIFEST).join(name)
+    }
+
+    /// Asks for the boundary, and in the same round trip whether there is a manifest after `number`, and whether the one that was
+    /// given from memory is still there.
+    ///
+    /// # Errors
+    /// Those of the bucket: then SlateDB asks again, and so does this. [`PutBack`] for good.
     async fn look(
         &self,
         phase: &Mutex<Phase>,
-        number: u64,
+        (number, given): (u64, Option<ObjectMeta>),
         boundary: &Path,
         options: GetOptions,
     ) -> Result<GetResult> {
-        let next = format!("{:020}.{MANIFEST}", number + 1);
-        let next = self.path.clone().join(MANIFEST).join(next);
-        let after = self.inner.get_opts(&next, GetOptions::default());
-        let (found, after) = join(self.inner.get_opts(boundary, options), after).await;
-        let is_last = matches!(after, Err(Error::NotFound { .. }));
-        let known = match Known::of(found).await {
-            Ok(known) => known,
-            Err(error) => {
-                *phase.lock() = Phase::Over;
-                return Err(error);
+        let next = self.manifest(number + 1);
+        let (found, is_last, stayed) = join3(
+            self.inner.get_opts(boundary, options),
+            async {
+                let after = self.inner.get_opts(&next, head()).await;
+                matches!(after, Err(Error::NotFound { .. }))
+            },
+            self.stayed(given.as_ref()),
+        )
+        .await;
+        let mut known = Known::of(found).await?;
+        if let Some(given) = given
+            && !stayed?
+        {
+            // A collector may have deleted the manifest after the boundary was read above.
+            let found = self.inner.get_opts(boundary, GetOptions::default()).await;
+            known = Known::of(found).await?;
+            let is_passed = known.boundary() >= self::number(&given.location);
+            if !is_passed {
+                let (read, made) = (given.location, self.manifest(number));
+                let source = NonRetryable(Box::new(PutBack { read, made }));
+                return Err(Error::Generic {
+                    store: "seen",
+                    source: Box::new(source),
+                });
             }
-        };
-        *phase.lock() = match is_last {
+        }
+        // If the boundary has passed the new manifest, SlateDB begins again.
+        let counts = known.boundary().is_none_or(|boundary| boundary < number);
+        *phase.lock() = match is_last && counts {
             true => Phase::Looked(number + 1, known.clone()),
             false => Phase::Over,
         };
         known.give(boundary)
+    }
+
+    /// Whether a manifest that was read is still there, as it was read.
+    async fn stayed(&self, given: Option<&ObjectMeta>) -> Result<bool> {
+        let Some(given) = given else {
+            return Ok(true);
+        };
+        match self.inner.get_opts(&given.location, head()).await {
+            Ok(found) => {
+                let (now, then) = (&found.meta.e_tag, &given.e_tag);
+                Ok(now.is_none() || then.is_none() || now == then)
+            }
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn head() -> GetOptions {
+    GetOptions {
+        head: true,
+        ..GetOptions::default()
     }
 }
 
@@ -358,11 +394,14 @@ impl ObjectStore for SeenStore {
         } else if let (Some(number), Some(phase)) = (number(location), &self.opening) {
             self.seen.forget_state();
             let mut phase = phase.lock();
-            // The first manifest of all is not the fence.
-            let is_fence = put.is_ok() && is_creation && number > 1;
-            *phase = match (&*phase, is_fence) {
-                (Phase::Begins, true) => Phase::Created(number),
-                (Phase::Begins, false) if put.is_ok() => Phase::Begins,
+            *phase = match std::mem::replace(&mut *phase, Phase::Over) {
+                // The first manifest of all is not the fence.
+                Phase::Begins(given) if number == 1 => Phase::Begins(given),
+                // Also if it failed: it may have succeeded, with an answer that was lost. Then SlateDB finds out, and asks for the
+                // boundary.
+                Phase::Begins(given) | Phase::Creates(_, given) if is_creation => {
+                    Phase::Creates(number, given)
+                }
                 _ => Phase::Over,
             };
         }
@@ -390,16 +429,10 @@ impl ObjectStore for SeenStore {
         if options.range.is_some() {
             return self.inner.get_opts(location, options).await;
         }
-        if let Some(given) = self.given(phase, location) {
-            return given;
-        }
-        let created = match &*phase.lock() {
-            Phase::Created(number) => Some(*number),
-            _ => None,
-        };
-        match created {
-            Some(number) => self.look(phase, number, location, options).await,
-            None => self.inner.get_opts(location, options).await,
+        match self.step(phase, location) {
+            Step::Give(answer) => answer,
+            Step::Look(number, given) => self.look(phase, (number, given), location, options).await,
+            Step::Ask => self.inner.get_opts(location, options).await,
         }
     }
 
