@@ -2,91 +2,20 @@
 
 #![allow(missing_docs)]
 
-use std::fmt;
+mod bucket;
+mod meeting;
+mod put_back;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use forebay_meta::{Batch, MetaStore, Seen, SlateReader, SlateSettings, SlateStore, StoreError};
-use futures_util::stream::BoxStream;
-use object_store::memory::InMemory;
-use object_store::path::Path;
-use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+use bucket::{Bucket, Fault, manifest};
+use forebay_meta::{
+    Batch, MetaStore, Sealing, Seen, SlateReader, SlateSettings, SlateStore, StoreError,
 };
-use parking_lot::Mutex;
-
-/// Notes the requests.
-#[derive(Debug, Default)]
-struct Noting {
-    inner: InMemory,
-    requests: Mutex<Vec<String>>,
-}
-
-impl Noting {
-    fn note(&self, what: &str, location: &str) {
-        self.requests.lock().push(format!("{what} {location}"));
-    }
-
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.requests.lock())
-    }
-}
-
-impl fmt::Display for Noting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Noting")
-    }
-}
-
-#[async_trait]
-impl ObjectStore for Noting {
-    async fn put_opts(
-        &self,
-        location: &Path,
-        payload: PutPayload,
-        options: PutOptions,
-    ) -> Result<PutResult> {
-        self.note("PUT", location.as_ref());
-        self.inner.put_opts(location, payload, options).await
-    }
-
-    async fn put_multipart_opts(
-        &self,
-        location: &Path,
-        options: PutMultipartOptions,
-    ) -> Result<Box<dyn MultipartUpload>> {
-        self.note("PUT", location.as_ref());
-        self.inner.put_multipart_opts(location, options).await
-    }
-
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.note("GET", location.as_ref());
-        self.inner.get_opts(location, options).await
-    }
-
-    fn delete_stream(
-        &self,
-        locations: BoxStream<'static, Result<Path>>,
-    ) -> BoxStream<'static, Result<Path>> {
-        self.inner.delete_stream(locations)
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.note("LIST", prefix.map_or("", |prefix| prefix.as_ref()));
-        self.inner.list(prefix)
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.note("LIST", prefix.map_or("", |prefix| prefix.as_ref()));
-        self.inner.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.inner.copy_opts(from, to, options).await
-    }
-}
+use forebay_seal::{DataKeyId, DataKeys, Secret, SystemEntropy};
+use forebay_types::VolumeId;
+use object_store::path::Path;
 
 const KEY: &[u8] = b"latest";
 
@@ -96,16 +25,28 @@ fn batch(value: &str) -> Batch {
     batch
 }
 
-async fn open(bucket: &Arc<Noting>, seen: Option<Seen>) -> Result<SlateStore, StoreError> {
+async fn open(bucket: &Bucket, seen: Option<Seen>) -> Result<SlateStore, StoreError> {
+    open_with(bucket, None, seen).await
+}
+
+async fn open_with(
+    bucket: &Bucket,
+    sealing: Option<Sealing>,
+    seen: Option<Seen>,
+) -> Result<SlateStore, StoreError> {
+    let (store, path) = (Arc::new(bucket.clone()), Path::from("meta"));
     let settings = SlateSettings::default();
-    let path = Path::from("meta");
-    SlateStore::open_after(bucket.clone(), path, settings, None, |store| store, seen).await
+    SlateStore::open_after(store, path, settings, sealing, |store| store, seen).await
 }
 
 /// Looks at the state, as a gateway does before it opens the store.
-async fn look(bucket: &Arc<Noting>) -> (String, Seen) {
-    let (path, timeout) = (Path::from("meta"), Duration::from_secs(10));
-    let found = SlateReader::find_first(bucket.clone(), path, timeout, None).await;
+async fn look(bucket: &Bucket) -> (String, Seen) {
+    look_with(bucket, None).await
+}
+
+async fn look_with(bucket: &Bucket, sealing: Option<Sealing>) -> (String, Seen) {
+    let (store, path) = (Arc::new(bucket.clone()), Path::from("meta"));
+    let found = SlateReader::find_first(store, path, Duration::from_secs(10), sealing).await;
     let (reader, seen) = found.unwrap().unwrap();
     let value = latest(&reader).await;
     reader.close().await.unwrap();
@@ -117,12 +58,31 @@ async fn latest(store: &dyn MetaStore) -> String {
     String::from_utf8(value.to_vec()).unwrap()
 }
 
-async fn volume() -> Arc<Noting> {
-    let bucket = Arc::new(Noting::default());
-    let store = open(&bucket, None).await.unwrap();
-    store.commit(&batch("first")).await.unwrap();
+async fn write(bucket: &Bucket, value: &str) {
+    let store = open(bucket, None).await.unwrap();
+    store.commit(&batch(value)).await.unwrap();
     store.close().await.unwrap();
+}
+
+async fn volume() -> Bucket {
+    let bucket = Bucket::new();
+    write(&bucket, "first").await;
     bucket
+}
+
+/// The fence, and then the look, in one round trip: whether it is the newest, and whether the one before is still there.
+#[track_caller]
+fn assert_fence_and_look(requests: &[String], fence: u64) {
+    let [put, look @ ..] = requests else {
+        panic!("no request");
+    };
+    assert_eq!(*put, format!("PUT {}", manifest(fence)), "{requests:#?}");
+    let expected = [
+        "GET meta/gc/manifest.boundary".to_owned(),
+        format!("HEAD {}", manifest(fence + 1)),
+        format!("HEAD {}", manifest(fence - 1)),
+    ];
+    assert_eq!(look, expected);
 }
 
 #[tokio::test]
@@ -130,21 +90,46 @@ async fn what_was_looked_at_is_not_asked_for_again() {
     let bucket = volume().await;
     let (value, seen) = look(&bucket).await;
     assert_eq!(value, "first");
+    let newest = bucket.newest().await;
     bucket.take();
     let store = open(&bucket, Some(seen)).await.unwrap();
     assert_eq!(latest(&store).await, "first");
-    let requests = bucket.take();
-    // The fence, and then the look whether it is the newest.
-    assert_eq!(requests.len(), 3, "{requests:#?}");
-    assert!(
-        requests[0].starts_with("PUT meta/manifest/"),
-        "{requests:#?}"
-    );
-    assert!(requests[1..].iter().all(|one| one.starts_with("GET")));
+    assert_fence_and_look(&bucket.take(), newest + 1);
     store.commit(&batch("second")).await.unwrap();
     assert_eq!(latest(&store).await, "second");
     store.close().await.unwrap();
     assert_eq!(look(&bucket).await.0, "second");
+}
+
+#[tokio::test]
+async fn a_sealed_volume_is_asked_for_as_little() {
+    let current = (DataKeyId(1), Secret::draw(&SystemEntropy));
+    let sealing = Sealing {
+        keys: Arc::new(DataKeys::new(VolumeId([1; 16]), current, [])),
+        entropy: Arc::new(SystemEntropy),
+    };
+    let sealing = || Some(sealing.clone());
+    let bucket = Bucket::new();
+    for (before, value) in [("", "first"), ("first", "second"), ("second", "third")] {
+        let seen = match before {
+            "" => None,
+            before => {
+                let (value, seen) = look_with(&bucket, sealing()).await;
+                assert_eq!(value, before);
+                Some(seen)
+            }
+        };
+        let newest = bucket.manifests().await.last().copied();
+        bucket.take();
+        let store = open_with(&bucket, sealing(), seen).await.unwrap();
+        if let Some(newest) = newest {
+            assert_eq!(latest(&store).await, before);
+            assert_fence_and_look(&bucket.take(), newest + 1);
+        }
+        store.commit(&batch(value)).await.unwrap();
+        store.close().await.unwrap();
+    }
+    assert_eq!(look_with(&bucket, sealing()).await.0, "third");
 }
 
 /// The collector leaves the number up to which manifests may have been deleted; from then on SlateDB asks whether it has
@@ -152,27 +137,13 @@ async fn what_was_looked_at_is_not_asked_for_again() {
 #[tokio::test]
 async fn a_boundary_of_the_collector_is_read_once_and_checked_after_the_fence() {
     let bucket = volume().await;
-    let mut bytes = b"1".to_vec();
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(b"manifest.boundary");
-    crc.update(&bytes);
-    bytes.extend(b"FBc2");
-    bytes.extend(crc.finalize().to_le_bytes());
-    let boundary = Path::from("meta/gc/manifest.boundary");
-    let options = PutOptions::default();
-    bucket
-        .put_opts(&boundary, bytes.into(), options)
-        .await
-        .unwrap();
+    bucket.collected(1).await;
     for round in 0..3 {
         let (_, seen) = look(&bucket).await;
+        let newest = bucket.newest().await;
         bucket.take();
         let store = open(&bucket, Some(seen)).await.unwrap();
-        let requests = bucket.take();
-        let fence = requests.iter().position(|one| one.starts_with("PUT"));
-        let check = requests.iter().position(|one| one.ends_with(".boundary"));
-        assert_eq!((fence, check), (Some(0), Some(1)), "{requests:#?}");
-        assert_eq!(requests.len(), 3, "{requests:#?}");
+        assert_fence_and_look(&bucket.take(), newest + 1);
         store.commit(&batch(&round.to_string())).await.unwrap();
         assert_eq!(latest(&store).await, round.to_string());
         store.close().await.unwrap();
@@ -192,43 +163,89 @@ async fn no_log_of_slatedb_is_looked_for_or_written() {
     );
 }
 
-#[tokio::test]
-async fn of_two_that_have_seen_the_same_state_the_later_fences_the_earlier_and_reads_its_commits() {
+#[tokio::test(start_paused = true)]
+async fn what_was_seen_long_ago_is_asked_for_again() {
     let bucket = volume().await;
-    let (_, seen_by_one) = look(&bucket).await;
-    let (_, seen_by_other) = look(&bucket).await;
-    let one = open(&bucket, Some(seen_by_one)).await.unwrap();
-    one.commit(&batch("by one")).await.unwrap();
-    let other = open(&bucket, Some(seen_by_other)).await.unwrap();
-    assert_eq!(latest(&other).await, "by one");
-    assert_eq!(
-        one.commit(&batch("too late")).await,
-        Err(StoreError::Fenced)
-    );
-    other.commit(&batch("by the other")).await.unwrap();
-    assert_eq!(look(&bucket).await.0, "by the other");
+    let (_, seen) = look(&bucket).await;
+    tokio::time::advance(Duration::from_secs(31)).await;
+    bucket.take();
+    let store = open(&bucket, Some(seen)).await.unwrap();
+    assert_eq!(bucket.take()[0], "LIST meta/manifest");
+    store.close().await.unwrap();
 }
 
+/// Each request of the look is asked for again, in the same order: after the fence.
 #[tokio::test]
-async fn of_two_that_open_at_the_same_time_one_goes_on() {
-    for _ in 0..20 {
+async fn a_look_that_fails_is_repeated() {
+    for asked in ["boundary", "after", "before"] {
         let bucket = volume().await;
-        let (_, seen_by_one) = look(&bucket).await;
-        let (_, seen_by_other) = look(&bucket).await;
-        let (one, other) = tokio::join!(
-            open(&bucket, Some(seen_by_one)),
-            open(&bucket, Some(seen_by_other))
-        );
-        let mut committed = Vec::new();
-        for (name, store) in [("one", one), ("other", other)] {
-            // An opening that was overtaken fails, or its commit does.
-            let Ok(store) = store else { continue };
-            match store.commit(&batch(name)).await {
-                Ok(()) => committed.push(name),
-                Err(error) => assert_eq!(error, StoreError::Fenced),
-            }
-        }
-        assert_eq!(committed.len(), 1);
-        assert_eq!(look(&bucket).await.0, committed[0]);
+        let (_, seen) = look(&bucket).await;
+        let newest = bucket.newest().await;
+        let text = match asked {
+            "boundary" => "manifest.boundary".to_owned(),
+            "after" => manifest(newest + 2).to_string(),
+            _ => format!("HEAD {}", manifest(newest)),
+        };
+        bucket.fail(&text, Fault::Fails);
+        bucket.take();
+        let store = open(&bucket, Some(seen)).await.unwrap();
+        let requests = bucket.take();
+        assert_fence_and_look(&requests[..4], newest + 1);
+        let again = requests[4..].iter().any(|one| one.contains(&text));
+        assert!(again, "{asked}: {requests:#?}");
+        store.commit(&batch("second")).await.unwrap();
+        assert_eq!(latest(&store).await, "second");
+        store.close().await.unwrap();
+        assert_eq!(look(&bucket).await.0, "second");
+    }
+}
+
+/// SlateDB repeats the creation, and recognises its own manifest.
+#[tokio::test]
+async fn a_fence_whose_answer_is_unclear_is_found_out_about() {
+    for fault in [Fault::Fails, Fault::AnswerIsLost] {
+        let bucket = volume().await;
+        let (_, seen) = look(&bucket).await;
+        let newest = bucket.newest().await;
+        bucket.take();
+        bucket.fail("PUT meta/manifest", fault);
+        let store = open(&bucket, Some(seen)).await.unwrap();
+        let requests = bucket.take();
+        let puts: Vec<_> = requests
+            .iter()
+            .filter(|one| one.starts_with("PUT"))
+            .collect();
+        let fence = format!("PUT {}", manifest(newest + 1));
+        assert_eq!(puts, [&fence, &fence], "{fault:?}");
+        let asked = requests.iter().position(|one| one.ends_with(".boundary"));
+        assert!(asked >= Some(2), "{fault:?}: {requests:#?}");
+        store.commit(&batch("second")).await.unwrap();
+        assert_eq!(latest(&store).await, "second");
+        store.close().await.unwrap();
+        assert_eq!(look(&bucket).await.0, "second");
+    }
+}
+
+/// A boundary that is moved while a reader opens does not make it look for a later manifest without end.
+#[tokio::test]
+async fn a_reader_opens_while_a_collector_deletes_manifests() {
+    for requests in 0..4 {
+        let bucket = volume().await;
+        let store = open(&bucket, None).await.unwrap();
+        store.commit(&batch("second")).await.unwrap();
+        let slow = bucket.stopping_after(requests);
+        let looking = tokio::spawn({
+            let slow = slow.clone();
+            async move { look(&slow).await.0 }
+        });
+        assert!(slow.until_stopped(&looking).await);
+        let before = bucket.newest().await;
+        store.commit(&batch("third")).await.unwrap();
+        bucket.collected(before).await;
+        slow.go_on();
+        let value = tokio::time::timeout(Duration::from_secs(5), looking).await;
+        let value = value.unwrap().unwrap();
+        assert!(["second", "third"].contains(&&value[..]), "{value}");
+        store.close().await.unwrap();
     }
 }
