@@ -1,13 +1,29 @@
-//! SlateDB's own log, which is off: an opening neither probes for it nor fences it.
+//! SlateDB's own log, which is off: an opening neither looks for it nor fences it.
 //!
-//! With its log off, SlateDB still looks for log files (8 requests), writes an empty one that fences earlier writers of the log,
-//! and reads it back: requests one after the other, at each opening. No version of Forebay has ever written a batch into
-//! that log, so there is nothing to replay and no writer of it to fence. Earlier writers are fenced by the manifest: an
-//! opening writes the next one with an epoch of its own, each commit is the creation of the next manifest, and a writer
-//! whose creation fails reads the newer epoch and stops. That order is SlateDB's and stays as it is.
+//! Although its log is off, SlateDB does three things with it at each opening: it probes for log files (8 requests), it writes
+//! an empty file, the fence, and it reads that file. The requests wait for one another. This module replaces them by nothing.
 //!
-//! Earlier versions write the fence. Numbers go on as if it were written here as well, so that they open the store as
-//! before, and the collector deletes fences that they left.
+//! # Why no log needs no fence
+//!
+//! The fence in the log keeps an earlier writer from adding to the log. Forebay never writes a batch into that log, and no
+//! version of it ever did. So there is nothing to replay, and nothing that an earlier writer could add. What an earlier
+//! writer could still change is the manifest, and the manifest has a fence of its own (`slate/seen.rs`).
+//!
+//! # Numbers of log files
+//!
+//! A manifest has two numbers of log files: the last one whose content is in tables (`replay_after`), and the next one
+//! (`next`). Versions of Forebay before this module write a fence at each opening, and take these numbers seriously:
+//!
+//! * They look for log files from `replay_after` + 1 on, and write the fence behind the last one. So the files from there on
+//!   must have no gap.
+//! * They refuse to write a manifest whose `next` is lower than that of the manifest before.
+//!
+//! Here the last log file is taken to be the one before `next`, whether it exists or not. So `next` never changes, and the
+//! first commit makes `replay_after` `next` - 1. From `next` on there are no log files, or the fences of openings that were
+//! killed before they wrote a number into a manifest. So those versions write their fence as number `next` or a later one, and
+//! open the volume. This version opens a volume that they wrote last: all log files are empty, and it reads none.
+//!
+//! The collector deletes old fences with numbers below `replay_after`. One or a few empty files stay for good.
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
@@ -28,8 +44,9 @@ impl WriterInit for NoLog {
         manifest: &mut WriterManifest,
     ) -> Result<WriterInitResult, WalError> {
         let replayed = manifest.replay_after_wal_id();
-        // SlateDB refuses to write a manifest with a lower number than the one before.
-        let number = manifest.manifest().next_wal_sst_id().max(replayed + 1);
+        let next = manifest.manifest().next_wal_sst_id();
+        // SlateDB writes `number` + 1 as the next one.
+        let number = next.saturating_sub(1).max(replayed);
         Ok(WriterInitResult {
             replay_iterator: Box::new(Nothing),
             wal_writer: Box::new(Closed { number }),
@@ -50,7 +67,7 @@ impl WalIterator for Nothing {
 /// A log that is closed.
 #[derive(Clone)]
 struct Closed {
-    /// The number of the file that an earlier version would have written.
+    /// The number of the last log file, which may be missing.
     number: u64,
 }
 

@@ -7,6 +7,7 @@ mod checkpoints;
 mod collector;
 mod kept;
 mod names;
+mod no_log;
 mod presence;
 mod sealed_objects;
 mod sealed_store;

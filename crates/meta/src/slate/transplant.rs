@@ -19,6 +19,7 @@ use slatedb::config::{FlushOptions, FlushType, Settings, WriteOptions};
 use slatedb::{Db, VersionedManifest};
 
 use super::engine::{close_engine, engine_settings};
+use super::no_log::NoLog;
 use super::{BLOCK_SIZE, MANIFEST, Sealing, verified, within};
 use crate::batch::{Batch, Entry};
 use crate::error::StoreError;
@@ -162,6 +163,7 @@ impl SlateFolder {
         };
         let builder = Db::builder(self.path.clone(), self.store.clone())
             .with_settings(settings)
+            .with_wal_writer(Box::new(NoLog))
             .with_sst_block_size(BLOCK_SIZE)
             .with_db_cache_disabled();
         let db = within(self.timeout, builder.build()).await?;

@@ -11,6 +11,7 @@ use slatedb::{
     Checkpoint, CheckpointCreateResult, GarbageCollectorBuilder, GcFilter, ObjectMetadata,
 };
 
+use super::no_log::{commit_as_before, open_as_before};
 use super::*;
 use crate::slate::collector::Collector;
 use crate::slate::verified;
@@ -95,7 +96,18 @@ async fn the_collector_deletes_what_that_of_slatedb_would() {
     let bucket = TestBucket::default();
     let mut collector = Collector::new(checked(&bucket), path(), Duration::ZERO);
     let (mut number, mut most, mut held_at_most) = (0, 0, 0);
+    let mut logs_at_most = 0;
     for round in 0..6 {
+        if round % 2 == 0 {
+            // Logs that the version before left: it opened the store a few times, and committed.
+            for _ in 0..3 {
+                open_as_before(&bucket).await.close().await.unwrap();
+            }
+            let before = open_as_before(&bucket).await;
+            commit_as_before(&before, number).await;
+            before.close().await.unwrap();
+            number += 1;
+        }
         let store = open(&bucket, settings()).await.unwrap();
         if round % 2 == 1 {
             checkpoint(&store, number).await;
@@ -119,12 +131,15 @@ async fn the_collector_deletes_what_that_of_slatedb_would() {
             let found: BTreeSet<_> = found.iter().map(ToString::to_string).collect();
             assert_eq!(found, *candidates.0.lock());
             most = most.max(found.len());
+            let logs = found.iter().filter(|name| name.contains("/wal/"));
+            logs_at_most = logs_at_most.max(logs.count());
             held_at_most = held_at_most.max(collector.held_tables());
         }
         store.close().await.unwrap();
     }
     assert!(most > 12, "{most} objects to delete");
     assert!(held_at_most > 12, "{held_at_most} tables held");
+    assert!(logs_at_most > 2, "{logs_at_most} logs to delete");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
