@@ -212,6 +212,8 @@ impl Metadata for SlateMetadata {
         store: &Store,
         sealing: Option<Sealing>,
     ) -> Result<Option<Arc<dyn MetaStore>>, StoreError> {
+        // If this fails, nothing was read last.
+        *self.seen.lock() = None;
         let timeout = SlateSettings::default().timeout;
         let path = store.path(META_PREFIX);
         let found = SlateReader::find_first(metadata(store), path, timeout, sealing).await?;
