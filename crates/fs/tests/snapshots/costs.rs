@@ -237,6 +237,7 @@ async fn costs_with(snapshots: u64, tick: Duration) -> Costs {
     volume.flush().await.unwrap();
     quiet(&counts).await;
     volume.close(Duration::from_secs(60)).await;
+    drop(volume);
 
     let begun = Instant::now();
     let volume = Volume::open(&store, config()).await.unwrap();
