@@ -54,8 +54,12 @@ async fn look_with(bucket: &Bucket, sealing: Option<Sealing>) -> (String, Seen) 
 }
 
 async fn latest(store: &dyn MetaStore) -> String {
-    let value = store.get(KEY).await.unwrap().unwrap();
-    String::from_utf8(value.to_vec()).unwrap()
+    try_latest(store).await.unwrap()
+}
+
+async fn try_latest(store: &dyn MetaStore) -> Result<String, StoreError> {
+    let value = store.get(KEY).await?.unwrap();
+    Ok(String::from_utf8(value.to_vec()).unwrap())
 }
 
 async fn write(bucket: &Bucket, value: &str) {

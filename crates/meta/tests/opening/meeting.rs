@@ -34,7 +34,14 @@ impl Gateway {
         let Some(store) = &self.store else {
             return false;
         };
-        let before = latest(store).await;
+        // A store that was noticed to be fenced does not read either.
+        let before = match try_latest(store).await {
+            Ok(before) => before,
+            Err(error) => {
+                assert_eq!(error, StoreError::Fenced, "{}", self.name);
+                return false;
+            }
+        };
         let value = format!("{number} by {}", self.name);
         match store.commit(&batch(&value)).await {
             Ok(()) => {
