@@ -82,6 +82,14 @@ impl Bucket {
         std::mem::take(&mut *self.requests.lock())
     }
 
+    /// Waits for this number of requests since the last call, and takes them.
+    pub(crate) async fn take_after(&self, requests: usize) -> Vec<String> {
+        while self.requests.lock().len() < requests {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        self.take()
+    }
+
     /// Has a fault in the next request whose note has this text.
     pub(crate) fn fail(&self, text: &str, fault: Fault) {
         self.faults.lock().push((text.to_owned(), fault));

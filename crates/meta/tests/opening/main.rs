@@ -75,18 +75,29 @@ async fn volume() -> Bucket {
 }
 
 /// The fence, and then the look, in one round trip: whether it is the newest, and whether the one before is still there.
-#[track_caller]
-fn assert_fence_and_look(requests: &[String], fence: u64) {
-    let [put, look @ ..] = requests else {
-        panic!("no request");
-    };
-    assert_eq!(*put, format!("PUT {}", manifest(fence)), "{requests:#?}");
-    let expected = [
+fn fence_and_look(fence: u64) -> Vec<String> {
+    vec![
+        format!("PUT {}", manifest(fence)),
         "GET meta/gc/manifest.boundary".to_owned(),
         format!("HEAD {}", manifest(fence + 1)),
         format!("HEAD {}", manifest(fence - 1)),
-    ];
-    assert_eq!(look, expected);
+    ]
+}
+
+/// SlateDB looks for a manifest after the fence.
+fn refresh(fence: u64) -> Vec<String> {
+    vec![
+        format!("GET {}", manifest(fence + 1)),
+        "GET meta/gc/manifest.boundary".to_owned(),
+    ]
+}
+
+/// Checks the requests of an opening that has ended. SlateDB refreshes once more in the background a moment later, whatever it was
+/// given: this waits for that, so that the number of refreshes does not depend on the moment of the check.
+async fn assert_asked(bucket: &Bucket, fence: u64, expected: &[Vec<String>]) {
+    let mut expected = expected.concat();
+    expected.extend(refresh(fence));
+    assert_eq!(bucket.take_after(expected.len()).await, expected);
 }
 
 #[tokio::test]
@@ -98,7 +109,8 @@ async fn what_was_looked_at_is_not_asked_for_again() {
     bucket.take();
     let store = open(&bucket, Some(seen)).await.unwrap();
     assert_eq!(latest(&store).await, "first");
-    assert_fence_and_look(&bucket.take(), newest + 1);
+    let fence = newest + 1;
+    assert_asked(&bucket, fence, &[fence_and_look(fence)]).await;
     store.commit(&batch("second")).await.unwrap();
     assert_eq!(latest(&store).await, "second");
     store.close().await.unwrap();
@@ -128,7 +140,8 @@ async fn a_sealed_volume_is_asked_for_as_little() {
         let store = open_with(&bucket, sealing(), seen).await.unwrap();
         if let Some(newest) = newest {
             assert_eq!(latest(&store).await, before);
-            assert_fence_and_look(&bucket.take(), newest + 1);
+            let fence = newest + 1;
+            assert_asked(&bucket, fence, &[fence_and_look(fence)]).await;
         }
         store.commit(&batch(value)).await.unwrap();
         store.close().await.unwrap();
@@ -144,10 +157,10 @@ async fn a_boundary_of_the_collector_is_read_once_and_checked_after_the_fence() 
     bucket.collected(1).await;
     for round in 0..3 {
         let (_, seen) = look(&bucket).await;
-        let newest = bucket.newest().await;
+        let fence = bucket.newest().await + 1;
         bucket.take();
         let store = open(&bucket, Some(seen)).await.unwrap();
-        assert_fence_and_look(&bucket.take(), newest + 1);
+        assert_asked(&bucket, fence, &[fence_and_look(fence)]).await;
         store.commit(&batch(&round.to_string())).await.unwrap();
         assert_eq!(latest(&store).await, round.to_string());
         store.close().await.unwrap();
@@ -178,25 +191,24 @@ async fn what_was_seen_long_ago_is_asked_for_again() {
     store.close().await.unwrap();
 }
 
-/// Each request of the look is asked for again, in the same order: after the fence.
+/// After a look that fails the opening looks again, or asks for the manifest after the fence: never before the fence.
 #[tokio::test]
 async fn a_look_that_fails_is_repeated() {
     for asked in ["boundary", "after", "before"] {
         let bucket = volume().await;
         let (_, seen) = look(&bucket).await;
         let newest = bucket.newest().await;
-        let text = match asked {
-            "boundary" => "manifest.boundary".to_owned(),
-            "after" => manifest(newest + 2).to_string(),
-            _ => format!("HEAD {}", manifest(newest)),
+        let fence = newest + 1;
+        let look_again = fence_and_look(fence)[1..].to_vec();
+        let (text, again) = match asked {
+            "boundary" => ("manifest.boundary".to_owned(), look_again),
+            "after" => (manifest(fence + 1).to_string(), refresh(fence)),
+            _ => (format!("HEAD {}", manifest(newest)), look_again),
         };
         bucket.fail(&text, Fault::Fails);
         bucket.take();
         let store = open(&bucket, Some(seen)).await.unwrap();
-        let requests = bucket.take();
-        assert_fence_and_look(&requests[..4], newest + 1);
-        let again = requests[4..].iter().any(|one| one.contains(&text));
-        assert!(again, "{asked}: {requests:#?}");
+        assert_asked(&bucket, fence, &[fence_and_look(fence), again]).await;
         store.commit(&batch("second")).await.unwrap();
         assert_eq!(latest(&store).await, "second");
         store.close().await.unwrap();
