@@ -7,13 +7,14 @@
 //! * [Flushed](flushed): records that reach the disk a little later, beside system calls that write them.
 //! * [Mapped](mapped): stores into a mapped file, which do the minimal work, beside system calls that write.
 //! * [Kernel](kernel): the kernel's cost per MiB of a segment, from its first page to its flush.
+//! * [Stream](stream): a long write with one commit at its end, beside `write` and `fdatasync`.
 //!
 //! Everything lies in the temporary folder (`TMPDIR`), which has to be on the disk under test.
 //!
-//! * `append`, `segments`, `commit`, `flushed`, `mapped`, `kernel`: only tables whose names contain one of these
-//!   words.
+//! * `append`, `segments`, `commit`, `flushed`, `mapped`, `kernel`, `stream`: only tables whose names contain one of
+//!   these words.
 //! * `--rounds N`: number of rounds; by default 9 of the works that write a GiB in each, and 31 of the others.
-//! * `--update FILE`: writes the tables into that file, between their marks. The last two have marks of their own.
+//! * `--update FILE`: writes the tables into that file, between their marks. The last three have marks of their own.
 //!
 //! `cargo test` runs a little of each, to show that it works.
 
@@ -35,6 +36,7 @@ mod mapped;
 mod region;
 mod segments;
 mod slow;
+mod stream;
 
 use std::error::Error;
 
@@ -80,6 +82,9 @@ fn main() -> Result<(), Failure> {
     }
     if arguments.chooses("kernel") {
         show("kernel", kernel::table(rounds(31)?, full)?)?;
+    }
+    if arguments.chooses("stream") {
+        show("stream", stream::table(rounds(9)?, full)?)?;
     }
     Ok(())
 }
