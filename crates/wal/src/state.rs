@@ -320,11 +320,21 @@ impl State {
                 .is_none_or(|expected| self.for_durable.count() >= expected)
     }
 
+    /// The index of the first segment that may have bytes to flush. Looked for from the back: a log that is full has
+    /// hundreds of segments, of which the last ones alone are not flushed.
+    fn first_unflushed(&self) -> usize {
+        let last_before = self
+            .retained
+            .iter()
+            .rposition(|segment| segment.base < self.flushed);
+        last_before.unwrap_or(0)
+    }
+
     /// Plans a flush up to `complete`. None of its segments is recycled until [`State::flush_done`].
     pub(crate) fn begin_flush(&mut self) -> Flush {
         let (from, upto) = (self.flushed, self.complete);
         let mut parts = Vec::new();
-        for segment in &self.retained {
+        for segment in self.retained.range(self.first_unflushed()..) {
             let end = segment.end.unwrap_or(self.next).min(upto);
             let Some(unwritten) = segment
                 .unwritten
@@ -363,12 +373,10 @@ impl State {
         match outcome {
             Ok(()) => {
                 self.stats.flushes += 1;
+                let first = self.first_unflushed();
                 self.flushed = upto;
-                for segment in self
-                    .retained
-                    .iter_mut()
-                    .filter(|segment| segment.base < upto)
-                {
+                let segments = self.retained.range_mut(first..);
+                for segment in segments.take_while(|segment| segment.base < upto) {
                     segment.header_flushed = true;
                     if segment.end.is_some_and(|end| end <= upto) {
                         let map = segment.unwritten.take_if(|unwritten| !unwritten.stays());

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
+use super::preparer;
 use super::shared::Shared;
 use crate::state::{Closing, Flush, State};
 
@@ -93,13 +94,17 @@ fn flush(shared: &Shared, mut state: MutexGuard<'_, State>) -> Flushed {
         Err(_) => shared.instruments.failed(began.elapsed()),
     }
 
-    let (unmap, waiters) = shared.change(|state, due| {
+    let (unmap, waiters, is_due) = shared.change(|state, due| {
         let waiters = state.for_durable.count();
         state.flush_done(upto, outcome, due);
-        (std::mem::take(&mut state.unmap), waiters)
+        let unmap = std::mem::take(&mut state.unmap);
+        (unmap, waiters, preparer::is_due(state))
     });
+    // A wake-up costs the caller of a commit its processor for a moment, so most flushes leave the preparer asleep.
+    if is_due {
+        shared.preparer.notify_one();
+    }
     drop(unmap);
-    shared.preparer.notify_one();
     Flushed {
         waiters,
         time: began.elapsed(),
@@ -117,10 +122,17 @@ mod tests {
     use std::task::{Context, Waker};
 
     fn open() -> (Wal, Hand) {
+        open_with(Arc::new(MemoryStorage::new()), 32 << 20, 4 << 30)
+    }
+
+    fn open_with(storage: Arc<MemoryStorage>, segment_bytes: u64, limit_bytes: u64) -> (Wal, Hand) {
         let volume = VolumeId([1; 16]);
-        let storage = Arc::new(MemoryStorage::new());
         let recovery = Recovery::scan(storage, volume, Lsn::ZERO).expect("scanned");
-        let options = Options::new(volume, Epoch(1));
+        let options = Options {
+            segment_bytes,
+            limit_bytes,
+            ..Options::new(volume, Epoch(1))
+        };
         recovery.into_wal_by_hand(options).expect("opened")
     }
 
@@ -162,6 +174,55 @@ mod tests {
         let mut state = wal.shared.state.lock();
         gather(&wal.shared, &mut state, 64, Duration::from_millis(1));
         assert!(state.flush_may_begin());
+    }
+
+    /// Runs `work` while a thread waits in the place of the preparer. Returns whether `work` has woken it.
+    fn wakes_the_preparer(wal: &Wal, work: impl FnOnce()) -> bool {
+        let (shared, waits) = (Arc::clone(&wal.shared), Arc::new(AtomicBool::new(false)));
+        let waiting = Arc::clone(&waits);
+        let thread = std::thread::spawn(move || {
+            let mut state = shared.state.lock();
+            waiting.store(true, Ordering::SeqCst);
+            shared.preparer.wait(&mut state);
+        });
+        crate::tests::eventually(|| {
+            // A thread that waits has released the lock.
+            let _state = wal.shared.state.lock();
+            waits.load(Ordering::SeqCst)
+        });
+        work();
+        // It finds the thread if nothing else has woken it.
+        let was_woken = !wal.shared.preparer.notify_one();
+        thread.join().expect("woken");
+        was_woken
+    }
+
+    #[test]
+    fn a_flush_that_leaves_nothing_to_prepare_does_not_wake_the_preparer() {
+        let (wal, hand) = open();
+        let _waiting = commit(&wal);
+        hand.prepare();
+        assert!(!wakes_the_preparer(&wal, || assert!(hand.sync())));
+    }
+
+    #[test]
+    fn a_flush_after_which_a_segment_can_be_used_again_wakes_the_preparer() {
+        let storage = Arc::new(MemoryStorage::new());
+        let segment = 16 << 10;
+        let (wal, hand) = open_with(Arc::clone(&storage), segment, 2 * segment);
+        let wal = Arc::new(wal);
+        let _waiting = commit(&wal);
+        let published = wal.next_lsn();
+        hand.prepare();
+        let largest = vec![0; usize::try_from(wal.shared.largest_payload).expect("small")];
+        let appended = wal.append(RecordKind::Data, &[&largest]);
+        appended.expect("the second segment");
+        // Published during the flush, which still reads the first segment.
+        let during = Arc::clone(&wal);
+        storage.observe(move || during.recycle(published));
+        assert!(wakes_the_preparer(&wal, || assert!(hand.sync())));
+        storage.observe(|| {});
+        assert_eq!(wal.stats().segments_recycled, 1);
     }
 
     #[test]
