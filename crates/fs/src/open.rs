@@ -27,7 +27,7 @@ use forebay_pack_store::{DiskCache, PackStore};
 use forebay_quota::{Accounts, Amount};
 use forebay_types::{Epoch, VolumeId};
 use forebay_vfs::Verifier;
-use forebay_wal::{LogKeys, Options, Tail, WriterEnd};
+use forebay_wal::{LogKeys, Options, Tail, WriteBack, WriterEnd};
 
 use crate::config::{FsConfig, LogConfig};
 use crate::rooms::{Foundation, Rooms};
@@ -386,6 +386,7 @@ async fn open_held(
                 volume: descriptor.volume,
                 epoch,
                 sealing: keys.sealing().filter(|_| seal_log),
+                write_back: WriteBack::default(),
             };
             Journal::Disk(local.folder.start_log(recovery, options)?)
         }

@@ -317,6 +317,7 @@ impl Gateway<'_> {
             .world
             .machine(self.machine, |machine| machine.hand.clone());
         if let Some(hand) = hand {
+            hand.write_back();
             hand.sync();
         }
     }

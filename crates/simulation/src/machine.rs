@@ -37,7 +37,7 @@ pub(crate) struct MachineImage {
 /// Faults of the disk from now on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskFaults {
-    /// Flushes that will fail.
+    /// Flushes that will fail. A write-back counts as one: it fails at once, or at the next flush of its file.
     pub failing_flushes: u32,
     /// No file can be created.
     pub full: bool,
@@ -144,7 +144,8 @@ impl Machine {
     pub(crate) fn write_back(&mut self, seed: u64) {
         let mut random = Random::of(seed, 3);
         for file in self.files.values_mut() {
-            file.write_back(&mut random);
+            let all = 0..file.len();
+            file.write_back(all, &mut random);
         }
     }
 }

@@ -23,6 +23,8 @@ pub(crate) enum Step {
     Appended,
     Flush,
     Flushed,
+    WriteBack,
+    WroteBack,
     CreateFile,
     CreatedFile,
     RenameFile,

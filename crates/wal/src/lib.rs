@@ -7,6 +7,8 @@
 //! ```text
 //!  append --> reserve: LSN and place (under a lock) --> copy and checksum (outside) --> complete
 //!                                                                                          |
+//!              writer thread: begins to write what is complete, some MiB at a time  <------+
+//!                                                                                          |
 //!  durable --> syncer thread: one flush for all waiters  <---------------------------------+
 //!  recycle --> preparer thread: renames a spare segment or creates one, has it in memory, ready
 //! ```
@@ -23,8 +25,8 @@
 //! Two LSNs matter to a caller. A reply may leave when everything up to its record is **complete**: a hole before the
 //! record would cut it off at recovery. Data that must survive a power cut must be **durable**.
 //!
-//! The log has no async runtime: callers wait with plain futures, and two threads of the log do the flushing and the
-//! preparing. It has no clock either, with one exception: the syncer thread measures its flushes, and waits, for a
+//! The log has no async runtime: callers wait with plain futures, and three threads of the log do the flushing, the
+//! writing ahead of flushes and the preparing. It has no clock either, with one exception: the syncer thread measures its flushes, and waits, for a
 //! fraction of a millisecond, until the tasks that it has woken come back.
 
 #![cfg_attr(test, allow(clippy::cast_possible_truncation))]
@@ -58,9 +60,9 @@ pub use inspect::{
 pub use instruments::Instruments;
 pub use layout::RecordKind;
 pub use log_files::LogFiles;
-pub use options::Options;
+pub use options::{Options, WriteBack};
 pub use recovery::{Record, Recovery, Tail, WriterEnd};
 pub use seal::LogKeys;
 pub use stats::Stats;
-pub use storage::{FileStorage, MemoryStorage, SegmentMemory, SegmentReader, Storage};
+pub use storage::{FileStorage, MemoryStorage, SegmentMemory, SegmentReader, Storage, WriteBacks};
 pub use wal::{Appended, Complete, Durable, Failed, Hand, Room, Wal};

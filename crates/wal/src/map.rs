@@ -41,6 +41,12 @@ impl SegmentMap {
         self.memory.flush(range)
     }
 
+    /// Begins to write a range to the disk, as [`SegmentMemory::write_back`] does. The range must not be written to
+    /// meanwhile.
+    pub(crate) fn write_back(&self, range: Range<usize>) -> io::Result<()> {
+        self.memory.write_back(range)
+    }
+
     /// Whether it stays mapped when it is flushed and full.
     pub(crate) fn stays(&self) -> bool {
         self.memory.is_in_memory()

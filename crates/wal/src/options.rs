@@ -7,6 +7,23 @@ use crate::error::OpenError;
 use crate::layout::{RECORD_HEADER, SEGMENT_HEADER};
 use crate::seal::{self, SEAL_BYTES};
 
+/// When the log begins to write records to the disk. Records are durable after a flush either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteBack {
+    /// In steps of so many bytes, as soon as they are complete: less is left for a flush, and the disk's queue never
+    /// holds one long burst. Storages that cannot do that make it [`Late`](Self::Late).
+    Early(u64),
+    /// When they are flushed. Segments that are published and recycled before that cost the disk nothing.
+    Late,
+}
+
+impl Default for WriteBack {
+    /// Steps of 4 MiB: long enough for a disk to write them at its full speed.
+    fn default() -> WriteBack {
+        WriteBack::Early(4 << 20)
+    }
+}
+
 /// Settings of a log.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -22,10 +39,12 @@ pub struct Options {
     /// What new segments are sealed with, each under a key of its own; `None` leaves them unsealed. Existing segments
     /// stay as they are.
     pub sealing: Option<Sealing>,
+    /// When records are begun to be written to the disk.
+    pub write_back: WriteBack,
 }
 
 impl Options {
-    /// The defaults: segments of 32 MiB, 4 GiB in total.
+    /// The defaults: segments of 32 MiB, 4 GiB in total, written back early.
     pub fn new(volume: VolumeId, epoch: Epoch) -> Options {
         Options {
             segment_bytes: 32 << 20,
@@ -33,6 +52,7 @@ impl Options {
             volume,
             epoch,
             sealing: None,
+            write_back: WriteBack::default(),
         }
     }
 
@@ -75,6 +95,14 @@ impl Options {
     /// bytes that a commit may have to flush, and the memory that is mapped.
     pub(crate) fn flush_backlog(&self) -> u64 {
         (self.limit_bytes / 16).min(64 << 20)
+    }
+
+    /// Bytes of a step of the write-back. In a small log no more than what may wait for a flush without a request.
+    pub(crate) fn write_back_step(&self) -> Option<u64> {
+        match self.write_back {
+            WriteBack::Early(bytes) => Some(bytes.min(self.flush_backlog()).max(1)),
+            WriteBack::Late => None,
+        }
     }
 
     /// Maximum number of segments that are prepared ahead, for appends that use them up faster than one at a time can

@@ -3,9 +3,12 @@
 //! ```text
 //!            flushed <= complete <= next
 //!            durable <= complete
+//!            flushed <= written back <= complete
 //!
 //!   file: spare -(preparer)-> prepared -(begin)-> current -(full)-> sealed -(recycle)-> spare
 //! ```
+
+mod write_back;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,6 +26,8 @@ use crate::seal::SegmentSealer;
 use crate::segment::{Prepared, Retained, Spare};
 use crate::stats::Stats;
 use crate::waiting::Waiters;
+
+pub(crate) use write_back::{WriteBackStep, WrittenBack};
 
 /// Recycled segments that stay mapped, beyond the current and the prepared ones: as many as are prepared at once, so
 /// that those need neither be mapped nor faulted in again. All of them if there is no disk.
@@ -49,6 +54,8 @@ pub(crate) struct State {
     pub(crate) complete: Lsn,
     /// Every retained record before it is on the local disk.
     pub(crate) flushed: Lsn,
+    /// What was begun to be written beyond `flushed`.
+    pub(crate) written_back: WrittenBack,
     /// Every record before it is on stable storage, on the local disk or (recycled) in the bucket.
     pub(crate) durable: Lsn,
     pub(crate) in_flight: InFlight,
@@ -262,6 +269,7 @@ impl State {
             header_flushed,
             sealer: prepared.sealer,
         });
+        self.plan_write_back();
     }
 
     /// The header of a segment, if it were begun now.
@@ -351,6 +359,7 @@ impl State {
             parts.push((unwritten.share(), start..segment.position(end)));
         }
         self.flushing_below = Some(upto);
+        self.flush_writes(upto);
         // Those in flight are not complete, or have one before them that is not.
         let complete = self.stats.appends - self.in_flight.appends.len() as u64;
         let records = complete - std::mem::replace(&mut self.flushed_appends, complete);
@@ -371,6 +380,8 @@ impl State {
     ) {
         self.flushing_below = None;
         match outcome {
+            // It was begun to be written before, and that has failed meanwhile.
+            _ if self.failure.is_some() => {}
             Ok(()) => {
                 self.stats.flushes += 1;
                 let first = self.first_unflushed();
@@ -397,18 +408,22 @@ impl State {
         self.stats.flush_waiters += (due.len() - before) as u64;
     }
 
-    /// Poisons the log.
+    /// Poisons the log. The first reason stays.
     fn fail(&mut self, reason: String, due: &mut Vec<Waker>) {
+        if self.failure.is_some() {
+            return;
+        }
         self.failure = Some(LogFailed {
             durable: self.durable,
             reason,
         });
+        self.plan_write_back();
         self.for_durable.take_all(due);
         self.for_room.take_all(due);
         self.for_failure.take_all(due);
     }
 
-    /// Turns segments that end at or below `below` into spares, except those that are being flushed.
+    /// Turns segments that end at or below `below` into spares, except those that are being flushed or written back.
     pub(crate) fn recycle(&mut self, below: Lsn, due: &mut Vec<Waker>) {
         self.recycle_below = self.recycle_below.max(below.min(self.complete));
         let below = self.recycle_below;
@@ -428,7 +443,8 @@ impl State {
         }
         while let Some(oldest) = self.retained.front() {
             let flushing = self.flushing_below.is_some_and(|upto| oldest.base < upto);
-            if flushing || oldest.end.is_none_or(|end| end > below) {
+            let in_use = flushing || self.is_written_back_now(oldest.base);
+            if in_use || oldest.end.is_none_or(|end| end > below) {
                 break;
             }
             let Some(oldest) = self.retained.pop_front() else {
@@ -442,6 +458,7 @@ impl State {
             .front()
             .map_or(self.next, |oldest| oldest.base);
         self.flushed = self.flushed.max(oldest.min(self.complete));
+        self.plan_write_back();
         self.try_again = true;
     }
 

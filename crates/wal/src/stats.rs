@@ -9,6 +9,8 @@ pub struct Stats {
     pub appended_bytes: u64,
     /// Flushes that have succeeded. Each may take several system calls.
     pub flushes: u64,
+    /// Steps of the write-back that have succeeded.
+    pub write_backs: u64,
     /// Waiters whose flush has succeeded.
     pub flush_waiters: u64,
     /// Segment files created.

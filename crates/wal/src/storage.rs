@@ -10,9 +10,15 @@ use std::ptr::NonNull;
 /// The smallest page of any system: the unit in which bytes become dirty.
 const PAGE: usize = 4096;
 
+/// Bytes per write call into a new file, which the page cache keeps as one folio if the file system supports large
+/// folios (ext4 from Linux 6.16 on, XFS). A folio is made present, write-protected and flushed as a whole: larger
+/// ones cost less, but make a short record write more to the disk
+/// (`docs/decisions/0032-what-a-flush-costs-the-kernel.md`).
+pub(crate) const PIECE: usize = 32 << 10;
+
 pub use file::FileStorage;
 pub(crate) use file::open_for_reading;
-pub use memory::MemoryStorage;
+pub use memory::{MemoryStorage, WriteBacks};
 
 /// A flat folder of segments that belongs to one process.
 ///
@@ -72,7 +78,7 @@ pub trait Storage: Send + Sync {
 ///
 /// # Safety
 /// `memory` must always return the same, page-aligned, writable memory, which stays mapped as long as the value
-/// lives. `flush` must not read bytes outside its range (a kernel may: it is not bound by Rust's rules).
+/// lives. `flush` and `write_back` must not read bytes outside their range (a kernel may: it is not bound by Rust's rules).
 pub unsafe trait SegmentMemory: Send + Sync {
     /// The bytes of the whole file.
     fn memory(&self) -> NonNull<[u8]>;
@@ -80,6 +86,17 @@ pub unsafe trait SegmentMemory: Send + Sync {
     /// Flushes these bytes to stable storage. After a failure nothing is known about any byte that was not flushed
     /// before, and a later success proves nothing about them.
     fn flush(&self, range: Range<usize>) -> io::Result<()>;
+
+    /// Asks the system to begin to write these bytes to the disk, without waiting for it. Afterwards nothing is more
+    /// durable than before: only [`flush`](Self::flush) makes bytes durable. The bytes must not be written to
+    /// meanwhile, and should not be afterwards: the pages that they lie in would be written twice.
+    ///
+    /// # Errors
+    /// `Unsupported` if the storage cannot do that, or if it would be of no use; nothing has happened then. Any other
+    /// error counts as a failed flush of these bytes.
+    fn write_back(&self, _range: Range<usize>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Makes the next flush write these bytes, even if the system believes that they are on the disk, as it does
     /// after a failed flush (Linux marks the pages clean). Nothing else may use the memory meanwhile.

@@ -11,6 +11,7 @@ mod prepared;
 mod round_trip;
 mod sealed;
 mod space;
+mod write_back;
 
 use std::cell::Cell;
 use std::pin::pin;

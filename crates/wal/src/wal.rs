@@ -7,6 +7,7 @@ mod preparer;
 mod restart;
 mod shared;
 mod syncer;
+mod writer;
 
 use std::io;
 use std::sync::Arc;
@@ -61,6 +62,7 @@ impl Wal {
         let wal = Wal::prepare(storage, state)?;
         wal.spawn("wal-syncer", syncer::run)?;
         wal.spawn("wal-preparer", preparer::run)?;
+        wal.spawn("wal-writer", writer::run)?;
         Ok(wal)
     }
 
@@ -89,6 +91,7 @@ impl Wal {
             state: Mutex::new(state),
             syncer: Condvar::new(),
             preparer: Condvar::new(),
+            writer: Condvar::new(),
             settled: Condvar::new(),
             instruments: Instruments::default(),
         });
@@ -140,7 +143,7 @@ impl Wal {
         self.shared.publish(&state);
         // An append may also concern the log's threads, if it has begun a segment or found none, and waiting tasks.
         let turned = place.is_err() || state.last != current;
-        if turned || state.somebody_waits() {
+        if turned || state.somebody_waits() || state.write_back_is_due() {
             self.shared.announce(state, turned);
         }
         let RecordPlace { lsn, end, .. } = place?;

@@ -62,6 +62,7 @@ pub(crate) async fn by_hand<T>(
     let mut work = std::pin::pin!(tokio::time::timeout(Duration::from_secs(3600), work));
     loop {
         if let Some(hand) = &hand {
+            hand.write_back();
             hand.sync();
             hand.prepare();
         }

@@ -92,6 +92,8 @@ pub(super) struct File {
     cache: Arc<[u8]>,
     believed: Arc<[u8]>,
     stable: Arc<[u8]>,
+    /// The next flush reports the error of a write-back.
+    error: bool,
 }
 
 impl File {
@@ -105,6 +107,7 @@ impl File {
             cache: image.cache.clone(),
             believed: image.believed.clone(),
             stable: image.stable.clone(),
+            error: false,
         }
     }
 
@@ -154,17 +157,29 @@ impl File {
         self.settle(range, |random| random.percent(50), random.number());
     }
 
+    /// A write-back of which the disk loses some sectors. Nobody knows before the next flush.
+    pub(super) fn fail_write_back(&mut self, range: Range<usize>, random: &mut Random) {
+        self.fail_flush(range, random);
+        self.error = true;
+    }
+
+    /// Whether a write-back has failed since the last flush. The system reports that once.
+    pub(super) fn take_error(&mut self) -> bool {
+        std::mem::take(&mut self.error)
+    }
+
     /// Every page was stored to: the kernel takes all of them for dirty.
     pub(super) fn dirty_all(&mut self) {
         self.believed = self.stable.clone();
     }
 
-    pub(super) fn write_back(&mut self, random: &mut Random) {
-        let all = 0..self.len();
+    /// Some dirty sectors of a range reach the disk.
+    pub(super) fn write_back(&mut self, range: Range<usize>, random: &mut Random) {
         let seed = random.number();
         let cache = self.cache().clone();
         let mut random = Random::new(seed);
-        let chosen: Vec<_> = dirty_sectors(&cache, &self.believed, all)
+        let range = range.start.min(cache.len())..range.end.min(cache.len());
+        let chosen: Vec<_> = dirty_sectors(&cache, &self.believed, range)
             .filter(|_| random.percent(40))
             .collect();
         for sector in chosen {
@@ -299,6 +314,37 @@ mod tests {
             write(&mut file, sector * SECTOR, 7);
         }
         file.fail_flush(0..64 << 10, &mut Random::new(1));
+        file.flush(0..64 << 10);
+        let left = file.image().power_cut(100, &mut Random::new(1));
+        let there = left.cache.iter().filter(|byte| **byte == 7).count();
+        assert!((1..128).contains(&there), "{there}");
+    }
+
+    #[test]
+    fn a_write_back_covers_some_sectors_of_its_range_and_promises_nothing() {
+        let mut file = File::zeros(64 << 10);
+        for sector in 0..128 {
+            write(&mut file, sector * SECTOR, 7);
+        }
+        file.write_back(0..32 << 10, &mut Random::new(1));
+        let left = file.image().power_cut(0, &mut Random::new(1));
+        let count = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == 7).count();
+        let (within, beside) = left.cache.split_at(32 << 10);
+        assert!((1..64).contains(&count(within)) && count(beside) == 0);
+        file.flush(0..64 << 10);
+        let left = file.image().power_cut(0, &mut Random::new(1));
+        assert_eq!(count(&left.cache), 128);
+        assert!(!file.take_error());
+    }
+
+    #[test]
+    fn an_error_of_a_write_back_is_reported_once_and_its_data_are_gone() {
+        let mut file = File::zeros(64 << 10);
+        for sector in 0..128 {
+            write(&mut file, sector * SECTOR, 7);
+        }
+        file.fail_write_back(0..64 << 10, &mut Random::new(1));
+        assert!(file.take_error() && !file.take_error());
         file.flush(0..64 << 10);
         let left = file.image().power_cut(100, &mut Random::new(1));
         let there = left.cache.iter().filter(|byte| **byte == 7).count();

@@ -159,7 +159,7 @@ struct Mapped {
     pages: Arc<Pages>,
 }
 
-// SAFETY: the pages are kept alive by this handle and never move. `flush` reads memory only through
+// SAFETY: the pages are kept alive by this handle and never move. `flush` and `write_back` read memory only through
 // the world's one thread.
 unsafe impl SegmentMemory for Mapped {
     fn memory(&self) -> NonNull<[u8]> {
@@ -171,27 +171,52 @@ unsafe impl SegmentMemory for Mapped {
         world.step(Step::Flush);
         let seed = world.number();
         let outcome = world.machine(self.folder.machine, |machine| {
-            let fails = machine.faults.failing_flushes > 0;
+            let mut fails = machine.faults.failing_flushes > 0;
             if fails {
                 machine.faults.failing_flushes -= 1;
-                machine.failed_flushes += 1;
             }
-            let file = machine
-                .files
-                .values_mut()
-                .find(|file| file.has(&self.pages));
-            match (file, fails) {
-                (Some(file), true) => file.fail_flush(range, &mut Random::new(seed)),
-                (Some(file), false) => file.flush(range),
-                // The file was removed: it is never read again.
-                (None, _) => {}
+            let mut files = machine.files.values_mut();
+            // A file that was removed is never read again.
+            if let Some(file) = files.find(|file| file.has(&self.pages)) {
+                fails |= file.take_error();
+                match fails {
+                    true => file.fail_flush(range, &mut Random::new(seed)),
+                    false => file.flush(range),
+                }
             }
             if fails {
+                machine.failed_flushes += 1;
                 return Err(io::Error::from_raw_os_error(libc::EIO));
             }
             Ok(())
         });
         world.step(Step::Flushed);
+        outcome
+    }
+
+    fn write_back(&self, range: Range<usize>) -> io::Result<()> {
+        let world = &self.folder.world;
+        world.step(Step::WriteBack);
+        let mut random = Random::new(world.number());
+        let outcome = world.machine(self.folder.machine, |machine| {
+            let mut files = machine.files.values_mut();
+            let Some(file) = files.find(|file| file.has(&self.pages)) else {
+                return Ok(());
+            };
+            if machine.faults.failing_flushes == 0 {
+                file.write_back(range, &mut random);
+                return Ok(());
+            }
+            machine.faults.failing_flushes -= 1;
+            // The system finds out at once, or when the disk has answered.
+            if random.percent(50) {
+                machine.failed_flushes += 1;
+                return Err(io::Error::from_raw_os_error(libc::EIO));
+            }
+            file.fail_write_back(range, &mut random);
+            Ok(())
+        });
+        world.step(Step::WroteBack);
         outcome
     }
 

@@ -67,6 +67,10 @@ unsafe impl SegmentMemory for SlowMemory {
         flush(|| self.0.flush(range))
     }
 
+    fn write_back(&self, range: Range<usize>) -> io::Result<()> {
+        self.0.write_back(range)
+    }
+
     fn rewrite(&self, range: Range<usize>) {
         self.0.rewrite(range);
     }

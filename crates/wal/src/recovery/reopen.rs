@@ -7,7 +7,7 @@ use crate::error::OpenError;
 use crate::layout::{RECORD_HEADER, SEGMENT_HEADER, SIZE_BYTES, SegmentNumber};
 use crate::options::Options;
 use crate::segment::{FileName, Retained, Spare};
-use crate::state::{Closing, State};
+use crate::state::{Closing, State, WrittenBack};
 use crate::storage::Storage;
 
 /// Cleans up the folder and returns the state from which the log continues.
@@ -99,6 +99,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
     let spare_bytes: u64 = spares.iter().map(|spare| spare.bytes).sum();
     Ok(State {
         flush_backlog: options.flush_backlog(),
+        written_back: WrittenBack::new(&options, end),
         options,
         next: end,
         complete: end,

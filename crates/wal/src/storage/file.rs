@@ -14,14 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use memmap2::{Advice, MmapRaw, UncheckedAdvice};
 
-use super::{PAGE, SegmentMemory, SegmentReader, Storage};
+use super::{PAGE, PIECE, SegmentMemory, SegmentReader, Storage};
 use crate::position::{POSITION_BYTES, POSITION_FILE};
-
-/// Bytes per write call into a new file, which the page cache keeps as one folio if the file system supports large
-/// folios (ext4 from Linux 6.16 on, XFS). A folio is made present, write-protected and flushed as a whole: larger
-/// ones cost less, but make a short record write more to the disk
-/// (`docs/decisions/0032-what-a-flush-costs-the-kernel.md`).
-const PIECE: usize = 32 << 10;
 
 /// Name of a segment that is being made. There is only one at a time.
 const NEW_FILE: &str = "segment.new";
@@ -243,6 +237,29 @@ fn is_in_memory(file: &File) -> bool {
     outcome == 0 && unsafe { found.assume_init() }.f_type == libc::TMPFS_MAGIC
 }
 
+/// Begins to write a part of a file to the disk, and waits for nothing. Not with one of the flags that wait: they
+/// would report an error of the disk once, and the flush that follows would then succeed.
+fn begin_write_back(file: &File, range: &Range<usize>) -> io::Result<()> {
+    let too_large = |_| io::ErrorKind::InvalidInput;
+    let start = libc::off64_t::try_from(range.start).map_err(too_large)?;
+    let bytes = libc::off64_t::try_from(range.len()).map_err(too_large)?;
+    // SAFETY: the descriptor belongs to `file`, which outlives the call; no memory is passed.
+    let outcome = unsafe {
+        libc::sync_file_range(file.as_raw_fd(), start, bytes, libc::SYNC_FILE_RANGE_WRITE)
+    };
+    if outcome == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        // Some file systems and sandboxes do not support that call.
+        Some(libc::ENOSYS | libc::EINVAL | libc::ESPIPE | libc::EPERM) => {
+            Err(io::Error::new(io::ErrorKind::Unsupported, error))
+        }
+        _ => Err(error),
+    }
+}
+
 /// A whole file, mapped shared and writable.
 struct Mapped {
     map: MmapRaw,
@@ -302,6 +319,14 @@ unsafe impl SegmentMemory for Mapped {
             return Err(io::Error::other("its file was removed"));
         }
         Ok(())
+    }
+
+    fn write_back(&self, range: Range<usize>) -> io::Result<()> {
+        if self.in_memory {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.forget_mapping(&range);
+        begin_write_back(&self.file, &range)
     }
 
     fn prefault(&self) {

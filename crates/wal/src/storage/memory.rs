@@ -1,17 +1,20 @@
 //! Segments in memory, for tests: the storage can lose power, run full and fail.
 
-use std::alloc::{self, Layout};
+mod pages;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_types::to_usize;
 use parking_lot::{Condvar, Mutex};
 
 use super::{PAGE, SegmentMemory, SegmentReader, Storage};
 use crate::position::{POSITION_BYTES, POSITION_FILE};
+use pages::Pages;
 
 /// The unit in which a disk writes.
 const SECTOR: usize = 512;
@@ -39,11 +42,30 @@ struct DiskState {
     flushes_fail: bool,
     flushes_held: bool,
     flushes: u64,
+    write_backs: WriteBacks,
+    write_backs_held: bool,
+    /// Files and ranges of the write-backs so far.
+    written_back: Vec<(String, Range<usize>)>,
     salts: u64,
     observer: Option<Observer>,
 }
 
 type Observer = Arc<dyn Fn() + Send + Sync>;
+
+/// The outcome of write-backs of a [`MemoryStorage`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteBacks {
+    /// They succeed.
+    #[default]
+    Work,
+    /// They are not supported.
+    Unsupported,
+    /// They fail at once.
+    Fail,
+    /// They succeed, but the disk loses the bytes: the pages count as clean, and the next flush of the file fails, as
+    /// on Linux.
+    FailLater,
+}
 
 impl MemoryStorage {
     /// An empty folder without limits or faults.
@@ -58,6 +80,7 @@ impl MemoryStorage {
             cache: Pages::holding(file.cache.bytes()),
             stable: Mutex::new(file.stable.lock().clone()),
             given_up: Mutex::new(file.given_up.lock().clone()),
+            error: AtomicBool::new(file.error.load(Ordering::Relaxed)),
         })
     }
 
@@ -125,12 +148,28 @@ impl MemoryStorage {
         self.disk.released.notify_all();
     }
 
+    /// Decides the outcome of write-backs from now on.
+    pub fn set_write_backs(&self, outcome: WriteBacks) {
+        self.disk.state.lock().write_backs = outcome;
+    }
+
+    /// Makes write-backs wait from now on, or continue.
+    pub fn hold_write_backs(&self, hold: bool) {
+        self.disk.state.lock().write_backs_held = hold;
+        self.disk.released.notify_all();
+    }
+
+    /// The files and ranges of all write-backs requested so far, in order. Files have the names that they had then.
+    pub fn written_back(&self) -> Vec<(String, Range<usize>)> {
+        self.disk.state.lock().written_back.clone()
+    }
+
     /// Number of flushes requested so far, including failed ones.
     pub fn flushes(&self) -> u64 {
         self.disk.state.lock().flushes
     }
 
-    /// Calls `observer` before every change of the folder and every flush: a crash has different results before and
+    /// Calls `observer` before every change of the folder, every flush and every write-back: a crash has different results before and
     /// after each of them.
     pub fn observe(&self, observer: impl Fn() + Send + Sync + 'static) {
         self.disk.state.lock().observer = Some(Arc::new(observer));
@@ -265,6 +304,8 @@ struct MemoryFile {
     /// By page, the offset and the old content of the bytes of a failed flush: the page counts as clean until it
     /// changes.
     given_up: Mutex<BTreeMap<usize, (usize, Vec<u8>)>>,
+    /// The next flush reports an error of an earlier write-back.
+    error: AtomicBool,
 }
 
 impl MemoryFile {
@@ -274,6 +315,7 @@ impl MemoryFile {
             cache: Pages::holding(&bytes),
             stable: Mutex::new(bytes),
             given_up: Mutex::default(),
+            error: AtomicBool::new(false),
         }
     }
 
@@ -293,6 +335,17 @@ impl MemoryFile {
             let clean = page.clone().zip(written).all(known);
             if !clean {
                 stable.get_mut(page)?.copy_from_slice(written);
+            }
+        }
+        Some(())
+    }
+
+    /// Writes some sectors of a range to the stable image, as `random` decides.
+    fn write_some(&self, range: Range<usize>, random: &mut Random) -> Option<()> {
+        let first = range.start / SECTOR * SECTOR;
+        for sector in (first..range.end).step_by(SECTOR) {
+            if random.below(2) == 0 {
+                self.flush(sector.max(range.start)..(sector + SECTOR).min(range.end))?;
             }
         }
         Some(())
@@ -322,10 +375,11 @@ struct Handle {
     file: Arc<MemoryFile>,
 }
 
-// SAFETY: the pages belong to the file, which this handle keeps alive, and never move. `flush` reads only its range.
+// SAFETY: the pages belong to the file, which this handle keeps alive, and never move. `flush` and `write_back` read only
+// their range.
 unsafe impl SegmentMemory for Handle {
     fn memory(&self) -> NonNull<[u8]> {
-        self.file.cache.0
+        self.file.cache.memory()
     }
 
     fn flush(&self, range: Range<usize>) -> io::Result<()> {
@@ -335,13 +389,39 @@ unsafe impl SegmentMemory for Handle {
         state.flushes += 1;
         disk.released
             .wait_while(&mut state, |state| state.flushes_held);
-        if state.flushes_fail {
+        if self.file.error.swap(false, Ordering::Relaxed) || state.flushes_fail {
             self.file.give_up(range);
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
         self.file
             .flush(range)
             .ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
+    fn write_back(&self, range: Range<usize>) -> io::Result<()> {
+        self.storage.step();
+        let disk = &self.storage.disk;
+        let mut state = disk.state.lock();
+        let files = state.files.iter();
+        let names = files.filter(|(_, file)| Arc::ptr_eq(file, &self.file));
+        let name = names.map(|(name, _)| name.clone()).collect();
+        state.written_back.push((name, range.clone()));
+        disk.released
+            .wait_while(&mut state, |state| state.write_backs_held);
+        match state.write_backs {
+            WriteBacks::Work => {
+                let mut random = Random(state.written_back.len() as u64);
+                let written = self.file.write_some(range, &mut random);
+                written.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+            }
+            WriteBacks::Unsupported => Err(io::ErrorKind::Unsupported.into()),
+            WriteBacks::Fail => Err(io::Error::from_raw_os_error(libc::EIO)),
+            WriteBacks::FailLater => {
+                self.file.give_up(range);
+                self.file.error.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+        }
     }
 
     fn rewrite(&self, range: Range<usize>) {
@@ -367,66 +447,6 @@ impl SegmentReader for Reader {
         let count = buffer.len().min(bytes.len() - start);
         buffer[..count].copy_from_slice(&bytes[start..start + count]);
         Ok(count)
-    }
-}
-
-/// Page-aligned memory that is shared like mapped memory: a writer excludes all other users of the same bytes.
-struct Pages(NonNull<[u8]>);
-
-// SAFETY: plain memory without an owner thread; the users decide which thread may access which bytes, as with memory
-// mapped from a file.
-unsafe impl Send for Pages {}
-// SAFETY: as above.
-unsafe impl Sync for Pages {}
-
-impl Pages {
-    fn layout(bytes: usize) -> Layout {
-        Layout::from_size_align(bytes.max(1), PAGE).unwrap_or(Layout::new::<u8>())
-    }
-
-    fn holding(bytes: &[u8]) -> Pages {
-        let layout = Pages::layout(bytes.len());
-        // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc::alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else {
-            alloc::handle_alloc_error(layout)
-        };
-        // SAFETY: freshly allocated with at least this many bytes, so it overlaps nothing.
-        unsafe {
-            start
-                .as_ptr()
-                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
-        };
-        Pages(NonNull::slice_from_raw_parts(start, bytes.len()))
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// All bytes. Only while nothing writes (the rule of [`MemoryStorage`]).
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: allocated and initialised as long as `self` lives; the rule of `MemoryStorage` excludes writers.
-        unsafe { self.0.as_ref() }
-    }
-
-    /// Some bytes, which nothing is writing to.
-    fn part(&self, range: Range<usize>) -> Option<&[u8]> {
-        if range.start > range.end || range.end > self.len() {
-            return None;
-        }
-        // SAFETY: within the allocation (checked above); the log flushes only bytes that are completely written, so
-        // nothing writes there.
-        Some(unsafe {
-            std::slice::from_raw_parts(self.0.cast::<u8>().as_ptr().add(range.start), range.len())
-        })
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: allocated by `holding` with the layout of the same length, freed only here.
-        unsafe { alloc::dealloc(self.0.cast().as_ptr(), Pages::layout(self.0.len())) }
     }
 }
 

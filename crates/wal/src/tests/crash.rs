@@ -5,7 +5,13 @@ use parking_lot::Mutex;
 
 /// The invariants after any power cut: every durable record exists, the existing records are a prefix of the appended
 /// ones, and the log can continue.
-fn check_image(image: &MemoryStorage, durable: Lsn, appended: &[(Lsn, Vec<u8>)], hint: &str) {
+pub(super) fn check_image(
+    image: &MemoryStorage,
+    durable: Lsn,
+    appended: &[(Lsn, Vec<u8>)],
+    options: Options,
+    hint: &str,
+) {
     let mut recovery = scan(image, Lsn::ZERO);
     assert!(
         recovery.end() >= durable,
@@ -20,7 +26,7 @@ fn check_image(image: &MemoryStorage, durable: Lsn, appended: &[(Lsn, Vec<u8>)],
     let found = records(&mut recovery);
     assert_eq!(found, appended[..found.len()], "{hint}");
     let end = recovery.end();
-    let wal = recovery.into_wal(options()).expect("opened");
+    let wal = recovery.into_wal(options).expect("opened");
     let more = append_many(&wal, 1000..1030, 900);
     assert_eq!(more[0].0, end, "{hint}");
     wait(wal.durable(wal.next_lsn())).expect("durable");
@@ -48,7 +54,8 @@ fn power_cut_keeps_what_was_durable_and_a_prefix_of_the_rest() {
             let image = storage.power_cut(seed);
             storage.hold_flushes(false);
             wal.abandon();
-            check_image(&image, durable, &appended, &format!("seed {seed}"));
+            let hint = format!("seed {seed}");
+            check_image(&image, durable, &appended, options(), &hint);
         }
     });
 }

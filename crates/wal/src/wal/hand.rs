@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::shared::Shared;
-use super::{preparer, syncer};
+use super::{preparer, syncer, writer};
 
 /// Does the work of a log's threads on request: for simulations, which decide the order of events. Without calls of
 /// it nothing becomes durable and no segment is prepared.
@@ -23,6 +23,12 @@ impl Hand {
     /// there was work.
     pub fn sync(&self) -> bool {
         syncer::turn(&self.shared)
+    }
+
+    /// The work of the writer: one step of the write-back if enough records are complete. Returns whether there was
+    /// work.
+    pub fn write_back(&self) -> bool {
+        writer::turn(&self.shared)
     }
 
     /// The work of the preparer: prepares the next segments, and removes surplus files.

@@ -28,7 +28,11 @@ pub(super) fn restart(shared: &Shared, at: Lsn) -> io::Result<()> {
         return invalid("the log cannot begin again before its next LSN");
     }
     state.restarting = true;
-    while !state.in_flight.is_empty() || state.preparing || state.flushing_below.is_some() {
+    while !state.in_flight.is_empty()
+        || state.preparing
+        || state.flushing_below.is_some()
+        || state.is_writing_back()
+    {
         shared.settled.wait(&mut state);
     }
     drop(state);
@@ -126,8 +130,8 @@ fn begin(shared: &Shared, at: Lsn) -> io::Result<()> {
         state.complete = at;
         state.flushed = at;
         state.durable = at;
-        state.begin(fresh, true);
         state.failure = None;
+        state.begin(fresh, true);
         state.shortage = None;
         state.for_complete.take_due(at, due);
         state.for_durable.take_due(at, due);

@@ -30,6 +30,7 @@ pub(crate) struct Shared {
     pub(super) position: Option<Position>,
     pub(super) syncer: Condvar,
     pub(super) preparer: Condvar,
+    pub(super) writer: Condvar,
     /// Notified when an event has happened that a restart waits for.
     pub(super) settled: Condvar,
     pub(super) instruments: Instruments,
@@ -67,10 +68,13 @@ impl Shared {
         self.wake(state, due);
     }
 
-    /// Wakes the syncer if a flush is due, and the tasks in `due`.
+    /// Wakes the syncer if a flush is due, the writer if it may begin to write, and the tasks in `due`.
     pub(super) fn wake(&self, state: MutexGuard<'_, State>, due: Vec<Waker>) {
         if state.flush_may_begin() || state.closing > Closing::Open {
             self.syncer.notify_one();
+        }
+        if state.write_back_is_due() || state.closing > Closing::Open {
+            self.writer.notify_one();
         }
         if state.failure.is_some() {
             self.settled.notify_all();
