@@ -55,7 +55,10 @@ pub(super) fn work_off(shared: &Shared) {
                 match shared.storage.create(&name, bytes) {
                     Ok(memory) => {
                         finish(shared, ready(shared, number, name, bytes, memory));
-                        shared.change(|state, _| state.preparing = false);
+                        shared.change(|state, _| {
+                            state.preparing = false;
+                            state.stats.segments_made += 1;
+                        });
                     }
                     Err(error) => {
                         let why =
