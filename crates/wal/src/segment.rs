@@ -105,6 +105,8 @@ pub(crate) struct Retained {
     pub(crate) base: Lsn,
     /// Where the records end; `None` while they are still being appended.
     pub(crate) end: Option<Lsn>,
+    /// Number of the log's appends up to its end; of a segment of an earlier run 0.
+    pub(crate) appends: u64,
     /// Mapped until it is full and flushed, or until it is recycled if it lies in memory; never for segments of an
     /// earlier run.
     pub(crate) unwritten: Option<Unwritten>,

@@ -8,10 +8,10 @@
 //!   file: spare -(preparer)-> prepared -(begin)-> current -(full)-> sealed -(recycle)-> spare
 //! ```
 
+mod flush;
 mod write_back;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -27,6 +27,7 @@ use crate::segment::{Prepared, Retained, Spare};
 use crate::stats::Stats;
 use crate::waiting::Waiters;
 
+pub(crate) use flush::Flush;
 pub(crate) use write_back::{WriteBackStep, WrittenBack};
 
 /// Recycled segments that stay mapped, beyond the current and the prepared ones: as many as are prepared at once, so
@@ -99,17 +100,6 @@ pub(crate) struct State {
     pub(crate) for_room: Waiters,
     pub(crate) for_failure: Waiters,
     pub(crate) stats: Stats,
-}
-
-/// The work of one flush.
-pub(crate) struct Flush {
-    /// The LSN up to which it flushes.
-    pub(crate) upto: Lsn,
-    /// The ranges to write, in order.
-    pub(crate) parts: Vec<(Arc<SegmentMap>, Range<usize>)>,
-    /// The number of records, and of their bytes, that no earlier flush has tried to write.
-    pub(crate) records: u64,
-    pub(crate) bytes: u64,
 }
 
 /// A place in the log that one append fills.
@@ -265,6 +255,7 @@ impl State {
             bytes: prepared.bytes,
             base: self.next,
             end: None,
+            appends: 0,
             unwritten: Some(prepared.unwritten),
             header_flushed,
             sealer: prepared.sealer,
@@ -296,6 +287,7 @@ impl State {
         let next = self.next;
         if let Some(current) = self.retained.back_mut().filter(|last| last.end.is_none()) {
             current.end = Some(next);
+            current.appends = self.stats.appends;
         }
     }
 
@@ -304,100 +296,6 @@ impl State {
         if let Some(complete) = self.in_flight.finish(sequence) {
             self.complete = complete;
             self.for_complete.take_due(complete, due);
-        }
-    }
-
-    /// Whether the syncer has something to do.
-    pub(crate) fn flush_is_due(&self) -> bool {
-        if self.failure.is_some() || self.complete <= self.flushed {
-            return false;
-        }
-        let sealed = self.retained.iter().rev().find_map(|segment| segment.end);
-        self.closing == Closing::Flush
-            || self.for_durable.any_due(self.complete)
-            || sealed.is_some_and(|end| {
-                end >= self.flushed.advance(self.flush_backlog) && end <= self.complete
-            })
-    }
-
-    /// Whether a flush is due, and enough waiters have arrived if the syncer waits for more.
-    pub(crate) fn flush_may_begin(&self) -> bool {
-        self.flush_is_due()
-            && self
-                .gathering
-                .is_none_or(|expected| self.for_durable.count() >= expected)
-    }
-
-    /// The index of the first segment that may have bytes to flush. Looked for from the back: a log that is full has
-    /// hundreds of segments, of which the last ones alone are not flushed.
-    fn first_unflushed(&self) -> usize {
-        let last_before = self
-            .retained
-            .iter()
-            .rposition(|segment| segment.base < self.flushed);
-        last_before.unwrap_or(0)
-    }
-
-    /// Plans a flush up to `complete`. None of its segments is recycled until [`State::flush_done`].
-    pub(crate) fn begin_flush(&mut self) -> Flush {
-        let (from, upto) = (self.flushed, self.complete);
-        let mut parts = Vec::new();
-        for segment in self.retained.range(self.first_unflushed()..) {
-            let end = segment.end.unwrap_or(self.next).min(upto);
-            let Some(unwritten) = segment
-                .unwritten
-                .as_ref()
-                .filter(|_| end > from && segment.base < upto)
-            else {
-                continue;
-            };
-            let start = if segment.header_flushed {
-                segment.position(from)
-            } else {
-                0
-            };
-            parts.push((unwritten.share(), start..segment.position(end)));
-        }
-        self.flushing_below = Some(upto);
-        self.flush_writes(upto);
-        // Those in flight are not complete, or have one before them that is not.
-        let complete = self.stats.appends - self.in_flight.appends.len() as u64;
-        let records = complete - std::mem::replace(&mut self.flushed_appends, complete);
-        Flush {
-            upto,
-            parts,
-            records,
-            bytes: upto.0 - from.0,
-        }
-    }
-
-    /// Records the outcome of a flush.
-    pub(crate) fn flush_done(
-        &mut self,
-        upto: Lsn,
-        outcome: std::io::Result<()>,
-        due: &mut Vec<Waker>,
-    ) {
-        self.flushing_below = None;
-        match outcome {
-            // It was begun to be written before, and that has failed meanwhile.
-            _ if self.failure.is_some() => {}
-            Ok(()) => {
-                self.stats.flushes += 1;
-                let first = self.first_unflushed();
-                self.flushed = upto;
-                let segments = self.retained.range_mut(first..);
-                for segment in segments.take_while(|segment| segment.base < upto) {
-                    segment.header_flushed = true;
-                    if segment.end.is_some_and(|end| end <= upto) {
-                        let map = segment.unwritten.take_if(|unwritten| !unwritten.stays());
-                        self.unmap.extend(map.map(Unwritten::into_map));
-                    }
-                }
-                self.advance_durable(upto, due);
-                self.recycle(Lsn::ZERO, due);
-            }
-            Err(error) => self.fail(format!("a flush failed: {error}"), due),
         }
     }
 

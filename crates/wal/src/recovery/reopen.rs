@@ -68,6 +68,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
             bytes: file.bytes,
             base: header.base,
             end: Some(stretch.end),
+            appends: 0,
             unwritten: None,
             header_flushed: true,
             sealer: None,

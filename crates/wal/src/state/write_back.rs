@@ -71,6 +71,11 @@ impl State {
             .is_some_and(|next| next <= self.complete)
     }
 
+    /// The LSN up to which records were begun to be written before their flush; `None` in a log that writes late.
+    pub(crate) fn begun_early(&self) -> Option<Lsn> {
+        self.written_back.step_bytes.map(|_| self.written_back.upto)
+    }
+
     /// Whether a step is under way.
     pub(crate) fn is_writing_back(&self) -> bool {
         self.written_back.under_way.is_some()

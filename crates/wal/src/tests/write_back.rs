@@ -5,6 +5,7 @@ use super::*;
 use crate::layout::SEGMENT_HEADER;
 use crate::storage::PIECE;
 use crate::{Hand, WriteBack, WriteBacks};
+use forebay_metrics::{Samples, Source, Value};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -297,5 +298,97 @@ fn the_threads_of_a_log_write_back_and_flush_by_themselves() {
         eventually(|| storage.written_back().len() > 2);
         wal.close().expect("flushed");
         assert_eq!(replay(&storage.power_cut_losing_all(), Lsn::ZERO), written);
+    });
+}
+
+/// Fills a number of segments and some of the next one, and does all steps.
+fn full_segments(wal: &Wal, hand: &Hand, count: usize) -> Vec<(Lsn, Vec<u8>)> {
+    let mut written = Vec::new();
+    let began = wal.stats().segments_made as usize;
+    while wal.stats().segments_made as usize <= began + count {
+        let number = written.len() as u64;
+        written.extend(fill(wal, hand, number..number + 1, 3000));
+        write_back_all(hand);
+    }
+    written
+}
+
+#[test]
+fn full_segments_are_flushed_one_by_one_and_a_commit_then_flushes_one_file() {
+    both(|| {
+        let storage = MemoryStorage::new();
+        let (wal, hand) = by_hand(&storage, early());
+        let mut written = full_segments(&wal, &hand, 4);
+        let mut reached = Lsn::ZERO;
+        for flushes in 1..=4 {
+            assert!(hand.sync());
+            assert_eq!(storage.flushes(), flushes, "a segment each");
+            let durable = wal.durable_lsn();
+            assert!(durable.0 - reached.0 > LARGE - 4096 - 4000, "the oldest");
+            reached = durable;
+            let found = replay(&storage.power_cut_losing_all(), Lsn::ZERO);
+            assert!(written[found.len()].0 >= durable);
+        }
+        // The current segment is nobody's request, also when a part of it is written back.
+        written.extend(fill(&wal, &hand, 1000..1100, 1000));
+        assert!(write_back_all(&hand) > 0);
+        assert!(!hand.sync());
+        let waiting = commit(&wal);
+        assert!(hand.sync());
+        wait(waiting).expect("durable");
+        assert_eq!(storage.flushes(), 5);
+        assert_eq!(replay(&storage.power_cut_losing_all(), Lsn::ZERO), written);
+        let samples = Samples::of([wal.instruments() as &dyn Source]);
+        let mut found = samples
+            .iter()
+            .filter(|it| it.family.name == "log_flush_records");
+        let Some(Value::Histogram(records)) = found.next().map(|sample| &sample.value) else {
+            panic!("no histogram");
+        };
+        assert_eq!((records.count(), records.sum()), (5, written.len() as f64));
+    });
+}
+
+#[test]
+fn a_commit_that_comes_first_flushes_all_segments_in_order_and_nothing_twice() {
+    both(|| {
+        let storage = MemoryStorage::new();
+        let (wal, hand) = by_hand(&storage, early());
+        let written = full_segments(&wal, &hand, 3);
+        let waiting = commit(&wal);
+        assert!(hand.sync());
+        wait(waiting).expect("durable");
+        assert_eq!((storage.flushes(), wal.stats().flushes), (4, 1));
+        assert_eq!(replay(&storage.power_cut_losing_all(), Lsn::ZERO), written);
+        assert!(!hand.sync() && storage.flushes() == 4);
+    });
+}
+
+#[test]
+fn a_segment_that_is_not_full_or_not_written_back_is_not_flushed_without_a_request() {
+    both(|| {
+        let storage = MemoryStorage::new();
+        let (wal, hand) = by_hand(&storage, early());
+        fill(&wal, &hand, 0..200, 1000);
+        assert!(write_back_all(&hand) > 1 && !hand.sync(), "it is not full");
+        fill(&wal, &hand, 200..300, 1000);
+        assert!(!hand.sync(), "its end is not written back");
+        // A writer that does not keep up: the backlog is a sixteenth of the limit.
+        fill(&wal, &hand, 300..1400, 1000);
+        assert!(hand.sync());
+        assert_eq!(storage.flushes(), 1, "the oldest segment alone");
+    });
+}
+
+#[test]
+fn a_failed_flush_of_a_full_segment_poisons_the_log_though_nobody_waits() {
+    both(|| {
+        let storage = MemoryStorage::new();
+        let (wal, hand) = by_hand(&storage, early());
+        full_segments(&wal, &hand, 2);
+        storage.fail_flushes(true);
+        assert!(hand.sync() && is_ready(wal.failed()));
+        assert_eq!((storage.flushes(), wal.durable_lsn()), (1, Lsn::ZERO));
+        assert!(!hand.sync() && !hand.write_back());
     });
 }
