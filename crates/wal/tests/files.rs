@@ -8,7 +8,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use forebay_types::{Epoch, Lsn, VolumeId};
-use forebay_wal::{AppendError, FileStorage, Options, RecordKind, Recovery, Storage, Wal};
+use forebay_wal::{
+    AppendError, FileStorage, Options, RecordKind, Recovery, Storage, Wal, WriteBack,
+};
 
 const VOLUME: VolumeId = VolumeId([3; 16]);
 /// Marks a process as the child of a test, and names the folder to use.
@@ -179,6 +181,44 @@ fn what_is_appended_while_other_records_are_flushed_is_in_the_files() {
     }
     found.sort_unstable();
     assert!(found.into_iter().eq(0..400));
+}
+
+/// Fills several segments of a log in this folder, all of it written back before it is flushed. Returns the log.
+fn written_back(storage: &Arc<dyn Storage>) -> Wal {
+    let recovery = Recovery::scan(Arc::clone(storage), VOLUME, Lsn::ZERO).expect("scanned");
+    let options = Options {
+        write_back: WriteBack::Early(256 << 10),
+        ..options()
+    };
+    let (wal, hand) = recovery.into_wal_by_hand(options).expect("opened");
+    for number in 0..120 {
+        hand.prepare();
+        append_many(&wal, number..number + 1);
+        while hand.write_back() {}
+    }
+    let mut durable = pin!(wal.durable(wal.next_lsn()));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(durable.as_mut().poll(&mut cx).is_pending());
+    while hand.sync() {}
+    assert!(durable.as_mut().poll(&mut cx).is_ready());
+    assert_eq!(wal.failure(), None);
+    wal
+}
+
+#[test]
+fn records_that_are_written_back_before_their_flush_are_in_the_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let storage = storage(folder.path());
+    drop(written_back(&storage));
+    assert_eq!(numbers(&storage, Lsn::ZERO), (0..120).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_log_in_memory_is_not_written_back() {
+    let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
+    let storage = storage(&folder.path().join("log"));
+    assert_eq!(written_back(&storage).stats().write_backs, 0);
+    assert_eq!(numbers(&storage, Lsn::ZERO), (0..120).collect::<Vec<_>>());
 }
 
 #[test]

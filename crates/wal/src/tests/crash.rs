@@ -61,6 +61,21 @@ fn power_cut_keeps_what_was_durable_and_a_prefix_of_the_rest() {
 }
 
 #[test]
+fn a_flush_of_several_segments_writes_the_rest_of_the_first_one() {
+    both(|| {
+        let storage = MemoryStorage::new();
+        let wal = open(&storage);
+        let mut appended = append_many(&wal, 0..3, 1000);
+        wait(wal.durable(wal.next_lsn())).expect("durable");
+        appended.extend(append_many(&wal, 3..30, 1000));
+        wait(wal.durable(wal.next_lsn())).expect("durable");
+        assert!(names(&storage, ".seg").len() > 2);
+        let image = storage.power_cut_losing_all();
+        assert_eq!(replay(&image, Lsn::ZERO), appended);
+    });
+}
+
+#[test]
 fn torn_tail_at_every_sector_ends_the_log_there() {
     both(|| {
         let storage = MemoryStorage::new();
