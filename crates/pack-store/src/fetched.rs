@@ -35,22 +35,26 @@ pub struct Fetched {
     /// Its bytes in memory that block buffers may keep; none if they must copy them.
     arrived: Option<Arrived>,
     _lease: Option<Lease>,
+    /// The lease for the gaps that came with it, if its bytes keep them in memory.
+    _gaps: Option<Arc<Lease>>,
     from: FetchedFrom,
 }
 
 impl Fetched {
     /// A frame with the lease for its fetch, of which the excess is given back. `arrived` is the memory in which it
-    /// came, if block buffers may keep that.
+    /// came, if block buffers may keep that; `gaps` is the lease for the gaps in that memory.
     pub(crate) fn new(
         frame: Frame,
         arrived: Option<&Arrived>,
         mut lease: Option<Lease>,
+        gaps: Option<&Arc<Lease>>,
         from: FetchedFrom,
     ) -> Arc<Fetched> {
         if let Some(lease) = &mut lease {
             let over = lease.bytes().saturating_sub(frame.data.len() as u64);
             lease.give_back(over);
         }
+        let gaps = gaps.filter(|_| frame.is_in_stored).cloned();
         let data = frame.data.clone();
         let arrived = match (frame.is_in_stored, arrived) {
             (true, arrived) => arrived.map(|arrived| arrived.beside(data)),
@@ -60,6 +64,7 @@ impl Fetched {
             frame,
             arrived,
             _lease: lease,
+            _gaps: gaps,
             from,
         })
     }

@@ -6,7 +6,8 @@
 //!             frame for all       is kept by those before it
 //! ```
 //!
-//! Each frame is verified against its address, whichever tier it comes from. The number of fetches is limited:
+//! Each frame is verified against its address, whichever tier it comes from. Frames of a pack that are wanted together
+//! come with one GET, with small gaps between them. The number of fetches is limited:
 //! readers that wait come first, then reading ahead. Uploads put their packs here, and the scrub reads packs piece by
 //! piece.
 
@@ -21,6 +22,7 @@ mod index;
 mod places;
 mod runs;
 mod single_flight;
+mod spans;
 mod store;
 mod tier;
 mod window;
@@ -31,5 +33,6 @@ pub use disk_tier::{DiskCache, DiskCacheStatus, FrameKey, MAX_DISK_CACHE, MIN_DI
 pub use fetched::{FetchError, Fetched, FetchedFrom};
 pub use runs::{Outcome, Stored};
 pub use single_flight::FetchWaiter;
+pub use spans::{Gaps, MOST_SPAN, Span, most_gap_bytes, spans};
 pub use store::PackStore;
 pub use tier::Tier;

@@ -1,18 +1,18 @@
-//! Runs: frames that are wanted together and adjoin in a pack, and the table of the frames that are being fetched.
+//! Runs: frames that are wanted together and lie near one another in a pack, and the table of the frames that are
+//! being fetched.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use forebay_meta::FrameAddress;
 use forebay_pack::FrameRef;
-use forebay_types::{BLOCK_SIZE, BlockKey, PackId};
+use forebay_types::{BlockKey, PackId};
 use tokio::sync::OnceCell;
 
 use crate::fetched::{FetchError, Fetched};
-
-/// The longest run, in stored bytes: a whole block, uncompressed.
-const MAX_RUN_BYTES: u64 = BLOCK_SIZE + (64 << 10);
+use crate::spans::{Gaps, spans};
 
 /// Runs that are being fetched, by pack and offset of each of their frames.
 pub(crate) type Fetching = HashMap<(PackId, u32), Arc<Run>>;
@@ -49,12 +49,17 @@ impl Stored {
     pub(crate) fn key(&self) -> (PackId, u32) {
         (self.reference.pack, self.reference.offset)
     }
+
+    fn place(&self) -> (PackId, Range<u64>) {
+        let range = self.reference.stored_range();
+        (self.reference.pack, range.start..range.end)
+    }
 }
 
-/// Frames that are wanted together and adjoin in a pack.
+/// Frames of a pack that are wanted together, and come with one GET.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// At least one.
+    /// At least one, by their offsets, each offset once.
     pub(crate) frames: Vec<Stored>,
     /// The result for each frame, once all are fetched.
     pub(crate) outcomes: OnceCell<Vec<Outcome>>,
@@ -62,45 +67,36 @@ pub(crate) struct Run {
     pub(crate) has_begun: AtomicBool,
 }
 
-/// Whether `next` begins at the end of `last`.
-fn follows(last: &FrameRef, next: &FrameRef) -> bool {
-    last.pack == next.pack && last.stored_range().end == u64::from(next.offset)
+impl Run {
+    /// The index of a frame; `None` if the run does not have it.
+    pub(crate) fn index_of(&self, frame: &Stored) -> Option<usize> {
+        let offset = |own: &Stored| own.reference.offset;
+        let found = self
+            .frames
+            .binary_search_by_key(&frame.reference.offset, offset);
+        found
+            .ok()
+            .filter(|index| self.frames.get(*index) == Some(frame))
+    }
 }
 
-/// Adds those of the frames that are not being fetched yet to the table, as runs: a run ends where the next frame
-/// does not adjoin, or is being fetched already.
+/// Adds those of the frames that are not being fetched yet to the table, as runs.
 pub(crate) fn ask(frames: &[Stored], fetching: &mut Fetching) {
-    let mut runs: Vec<Vec<Stored>> = Vec::new();
-    let mut stored = 0;
     // A block may have one frame at several places.
     let mut asked = HashSet::new();
-    for frame in frames {
-        if fetching.contains_key(&frame.key()) || !asked.insert(frame.key()) {
-            continue;
-        }
-        let bytes = u64::from(frame.reference.stored_len);
-        let goes_on = |run: &Vec<Stored>| {
-            let last = run.last();
-            last.is_some_and(|last| follows(&last.reference, &frame.reference))
-        };
-        match runs.last_mut() {
-            Some(run) if goes_on(run) && stored + bytes <= MAX_RUN_BYTES => {
-                run.push(*frame);
-                stored += bytes;
-            }
-            _ => {
-                runs.push(vec![*frame]);
-                stored = bytes;
-            }
-        }
-    }
-    for frames in runs {
-        let keys: Vec<_> = frames.iter().map(Stored::key).collect();
+    let new = frames
+        .iter()
+        .filter(|frame| !fetching.contains_key(&frame.key()) && asked.insert(frame.key()));
+    for span in spans(new.copied().collect(), Stored::place, Gaps::Limited) {
         let run = Arc::new(Run {
-            frames,
+            frames: span.frames,
             outcomes: OnceCell::new(),
             has_begun: AtomicBool::new(false),
         });
-        fetching.extend(keys.into_iter().map(|key| (key, Arc::clone(&run))));
+        let keys = run.frames.iter().map(Stored::key);
+        fetching.extend(keys.map(|key| (key, Arc::clone(&run))));
     }
 }
+
+#[cfg(test)]
+mod tests;
