@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use forebay_meta::record::{BlockMap, Displaced, Extent, FrameAddress, MapError};
-use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId};
+use forebay_pack_store::{Gaps, Span, spans};
+use forebay_types::{BlockKey, ByteRange, PackId};
 
 use crate::publisher::pack_plan;
 
@@ -85,43 +86,15 @@ pub(super) fn sources_of(extents: &[Extent], range: ByteRange) -> Sources {
     parts.map(source).collect()
 }
 
-/// The most bytes of a pack that one GET fetches.
-pub(super) const MOST_SPAN: u64 = BLOCK_SIZE + (64 << 10);
-/// Gaps between two frames up to this size are fetched with them: a request costs more.
-const MOST_BETWEEN: u64 = 64 << 10;
-
-/// Frames of a pack that one GET fetches, each with the index of its block among those that are copied.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) pack: PackId,
-    pub(super) range: Range<u64>,
-    pub(super) frames: Vec<(FrameAddress, usize)>,
-}
-
-/// Groups frames into few GETs that fetch each offset once.
-pub(super) fn spans(mut frames: Vec<(FrameAddress, usize)>) -> Vec<Span> {
-    frames.sort_unstable_by_key(|(frame, _)| (frame.pack, frame.offset));
-    let mut spans: Vec<Span> = Vec::new();
-    for (frame, block) in frames {
+/// Groups frames into few GETs that fetch each offset once. Each frame has the index of its block among those that are
+/// copied.
+pub(super) fn spans_of(frames: Vec<(FrameAddress, usize)>) -> Vec<Span<(FrameAddress, usize)>> {
+    let place = |(frame, _): &(FrameAddress, usize)| {
         let start = u64::from(frame.offset);
-        let end = start + u64::from(frame.stored_len);
-        match spans.last_mut() {
-            Some(span)
-                if span.pack == frame.pack
-                    && start <= span.range.end + MOST_BETWEEN
-                    && end <= span.range.start + MOST_SPAN =>
-            {
-                span.range.end = span.range.end.max(end);
-                span.frames.push((frame, block));
-            }
-            _ => spans.push(Span {
-                pack: frame.pack,
-                range: start..end,
-                frames: vec![(frame, block)],
-            }),
-        }
-    }
-    spans
+        (frame.pack, start..start + u64::from(frame.stored_len))
+    };
+    // Most of these packs is dead, so most of what lies between the frames is gaps.
+    spans(frames, place, Gaps::Unlimited)
 }
 
 /// The frames of these ranges: adjoining ranges become one.
@@ -143,7 +116,6 @@ mod tests {
     use super::*;
 
     const KIB: u64 = 1 << 10;
-    const MIB: u64 = 1 << 20;
     const BLOCK: BlockKey = BlockKey {
         inode: Inode(2),
         block: BlockIndex(0),
@@ -245,33 +217,21 @@ mod tests {
         assert_eq!(places(&after.map), frames);
     }
 
+    /// Of each 64 KiB of a pack 4 KiB are left, for two blocks that share some of them.
     #[test]
-    fn frames_that_lie_near_one_another_come_with_one_get() {
-        let at = |pack, start: u64, len| frame(pack, start, start + len);
-        let near = 1000 + 128 + MOST_BETWEEN;
-        let far = near + 1000 + 128 + MOST_BETWEEN + 1;
-        let frames = vec![
-            (at(2, 0, 1000), 4),
-            (at(1, far, 1000), 3),
-            (at(1, near, 1000), 2),
-            (at(1, 0, 1000), 1),
-            (at(1, 0, 1000), 0),
-        ];
-        let spans = spans(frames);
+    fn what_is_left_of_a_dead_pack_comes_with_few_gets() {
+        let frames = (0..64).flat_map(|at| {
+            let start = at * 64 * KIB;
+            let frame = frame(1, start, start + 4 * KIB);
+            let shared = (at % 8 == 0).then_some((frame, 1));
+            std::iter::once((frame, 0)).chain(shared)
+        });
+        let spans = spans_of(frames.rev().collect());
         let shown: Vec<_> = spans
             .iter()
-            .map(|span| (span.pack.0, span.range.clone(), span.frames.len()))
+            .map(|span| (span.range.clone(), span.frames.len()))
             .collect();
-        let first = (1, 0..near + 1128, 3);
-        assert_eq!(shown, [first, (1, far..far + 1128, 1), (2, 0..1128, 1)]);
-    }
-
-    #[test]
-    fn one_get_brings_no_more_than_memory_was_taken_for() {
-        let frames = (0..8).map(|at| (frame(1, at * MIB, (at + 1) * MIB - 128), 0));
-        let spans = spans(frames.collect());
-        assert_eq!(spans.len(), 2);
-        let longest = spans.iter().map(|span| span.range.end - span.range.start);
-        assert!(longest.max().unwrap() <= MOST_SPAN);
+        let end = 63 * 64 * KIB + 4 * KIB + 128;
+        assert_eq!(shown, [(0..end, 64 + 8)]);
     }
 }

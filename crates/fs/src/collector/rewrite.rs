@@ -12,12 +12,12 @@ use forebay_environment::backoff;
 use forebay_meta::record::{Extent, FrameAddress, Origin, PackRecord, Referrer};
 use forebay_meta::{Key, KeyRange, StoreError};
 use forebay_pack::{Frame, FrameRef, PackWriter};
-use forebay_pack_store::FetchError;
+use forebay_pack_store::{FetchError, MOST_SPAN};
 use forebay_reduction::dedup::fingerprints;
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId, bounded_u32, to_usize};
 use tokio::sync::oneshot;
 
-use super::moves::{MOST_SPAN, Move, Sources, extents_in, frames_of, sources_of, spans};
+use super::moves::{Move, Sources, extents_in, frames_of, sources_of, spans_of};
 use super::rate::Work;
 use super::{Collector, PAGE, Step};
 use crate::publisher::{PutPack, address, known_frame};
@@ -289,7 +289,7 @@ impl Collector {
             let frames: HashSet<FrameAddress> = block.extents.iter().map(|e| e.frame).collect();
             frames.into_iter().map(move |frame| (frame, at))
         });
-        for span in spans(frames.collect()) {
+        for span in spans_of(frames.collect()) {
             let stored = self
                 .context
                 .packs
