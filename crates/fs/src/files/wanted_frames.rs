@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use forebay_cache::FileBlocks;
 use forebay_meta::FrameAddress;
 use forebay_meta::record::BlockMap;
-use forebay_pack_store::PackStore;
+use forebay_pack_store::{PackStore, most_gap_bytes};
 use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange};
 
 /// A frame to fetch.
@@ -83,15 +83,17 @@ pub(super) fn trim<T>(wanted: &mut Vec<T>, is_needed: impl Fn(&T) -> bool) {
     wanted.drain(..first);
 }
 
-/// Memory for the frames of one block, which may all come with one GET, and for the block buffer that takes them.
+/// Memory for the frames of one block, which may all come with one GET, with the gaps between them, and for the block
+/// buffer that takes them.
 pub(super) fn memory_ahead<'a>(
     packs: &PackStore,
     addresses: impl Iterator<Item = &'a FrameAddress> + Clone,
 ) -> u64 {
     let frames = addresses.clone().map(|address| packs.memory_of(address));
     let frames: u64 = frames.sum();
+    let gaps = most_gap_bytes(addresses.clone());
     let raw: u64 = addresses.map(|address| u64::from(address.raw_len)).sum();
-    frames + raw.min(BLOCK_SIZE)
+    frames + gaps + raw.min(BLOCK_SIZE)
 }
 
 /// All bytes of a block, by their offsets in the file.
