@@ -19,6 +19,7 @@ mod disk_faults;
 mod far_store;
 mod fencing;
 mod fetched_once;
+mod fragmented_files;
 mod gaps;
 mod healing;
 mod histories;
