@@ -1,7 +1,8 @@
 //! Requests and bytes of everyday work, as on the bill for a bucket. `cargo bench --bench tables -- requests`.
 //!
-//! The rows are pieces of work, one after the other, on two volumes with the default settings, one of small files and
-//! one with a large file. Each begins when the bucket has the state before it, and ends when it has all of the work.
+//! The rows are pieces of work, one after the other, on volumes with the default settings: one of small files, one with
+//! a large file, and some with a file that was written in pieces of 4 KiB in any order, with a flush after each of so
+//! many parts. Each begins when the bucket has the state before it, and ends when it has all of the work.
 //! Names are made as the kernel's client makes them: CREATE, then a WRITE that is stable before its reply. The bucket
 //! is in memory; the counts are those of S3 except retries, pages of listings (1,000 names each) and parts of uploads.
 //!
@@ -30,6 +31,10 @@ const MIB: u64 = 1 << 20;
 struct Effort {
     files: u64,
     large_bytes: u64,
+    /// Bytes of files that are written in pieces.
+    fragmented_bytes: u64,
+    /// In how many checkpoints they are written, each in another volume.
+    checkpoints: &'static [u64],
     /// Time without requests after which no more are expected.
     quiet: Duration,
     idle: Duration,
@@ -39,12 +44,16 @@ impl Effort {
     const FULL: Effort = Effort {
         files: 10_000,
         large_bytes: 1024 * MIB,
+        fragmented_bytes: 256 * MIB,
+        checkpoints: &[4, 20, 60],
         quiet: Duration::from_secs(20),
         idle: Duration::from_secs(120),
     };
     const QUICK: Effort = Effort {
         files: 50,
         large_bytes: 8 * MIB,
+        fragmented_bytes: 8 * MIB,
+        checkpoints: &[3],
         quiet: Duration::from_millis(100),
         idle: Duration::from_millis(100),
     };
@@ -119,6 +128,35 @@ impl Gateway {
             .write(&ROOT, file, offset, &bytes, stability)
             .await?;
         assert_eq!(u64::from(written.count), len);
+        Ok(())
+    }
+
+    /// Makes a file in pieces of 4 KiB, each of them once, in an order without pattern.
+    async fn create_in_pieces(
+        &self,
+        name: &str,
+        bytes: u64,
+        checkpoints: u64,
+    ) -> Result<Inode, Failure> {
+        let inode = self.create(name, 0).await?;
+        let mut pieces: Vec<u64> = (0..bytes / (4 * KIB)).collect();
+        pieces.sort_by_cached_key(|piece| surroundings::noise(*piece, 8));
+        for part in pieces.chunks(pieces.len().div_ceil(checkpoints as usize)) {
+            for piece in part {
+                let offset = piece * 4 * KIB;
+                self.write(inode, offset, 4 * KIB, Stability::Unstable)
+                    .await?;
+            }
+            self.volume.flush().await?;
+        }
+        Ok(inode)
+    }
+
+    /// Reads a file from its beginning to its end.
+    async fn read_all(&self, inode: Inode, bytes: u64) -> Result<(), Failure> {
+        for offset in (0..bytes).step_by(MIB as usize) {
+            self.volume.read(&ROOT, inode, offset, MIB as u32).await?;
+        }
         Ok(())
     }
 
@@ -332,15 +370,7 @@ async fn measure(effort: Effort) -> Result<String, Failure> {
         .row(
             &format!("{large} read, with nothing in memory"),
             &gateway,
-            async |gateway| {
-                for offset in (0..large_bytes).step_by(MIB as usize) {
-                    gateway
-                        .volume
-                        .read(&ROOT, inode, offset, MIB as u32)
-                        .await?;
-                }
-                Ok(())
-            },
+            async |gateway| gateway.read_all(inode, large_bytes).await,
         )
         .await?;
     table
@@ -356,7 +386,31 @@ async fn measure(effort: Effort) -> Result<String, Failure> {
         })
         .await?;
     gateway.close().await;
+    for checkpoints in effort.checkpoints {
+        fragmented(&mut table, *checkpoints).await?;
+    }
     Ok(table.text)
+}
+
+/// The row of a file that was written in pieces in this many checkpoints.
+async fn fragmented(table: &mut Table, checkpoints: u64) -> Result<(), Failure> {
+    let bytes = table.effort.fragmented_bytes;
+    let gateway = Gateway::new(&format!("pieces-{checkpoints}")).await?;
+    let inode = gateway
+        .create_in_pieces("pieces", bytes, checkpoints)
+        .await?;
+    let gateway = gateway.elsewhere().await?;
+    let name = format!(
+        "a file of {} MiB written in random 4 KiB pieces over {checkpoints} checkpoints, read, with nothing in memory",
+        bytes / MIB
+    );
+    table
+        .row(&name, &gateway, async |gateway| {
+            gateway.read_all(inode, bytes).await
+        })
+        .await?;
+    gateway.close().await;
+    Ok(())
 }
 
 /// The tables, with the machine they were measured on.
