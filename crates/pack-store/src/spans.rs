@@ -201,9 +201,13 @@ mod tests {
 
     /// Frames of up to three packs, none over another, in any order, each with whether it is left out.
     fn packs() -> impl Strategy<Value = Vec<(Place, bool)>> {
-        let len = prop_oneof![1..5 * KIB, 1..300 * KIB];
         let gap = prop_oneof![Just(0), 1..10 * KIB, 1..80 * KIB];
-        let pack = prop::collection::vec((gap, len, any::<bool>()), 0..120);
+        let small = (gap.clone(), 1..5 * KIB, any::<bool>());
+        let large = (gap, 1..300 * KIB, any::<bool>());
+        let pack = prop_oneof![
+            prop::collection::vec(small.clone(), 0..120),
+            prop::collection::vec(prop_oneof![small, large], 0..120),
+        ];
         let packs = prop::collection::vec(pack, 1..4);
         packs.prop_flat_map(|packs| {
             let mut all = Vec::new();

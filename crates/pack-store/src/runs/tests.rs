@@ -79,9 +79,14 @@ fn a_frame_that_its_table_names_otherwise_is_in_no_run() {
 
 /// Frames of up to three packs in any order, some of them twice, and how many of them are under way before.
 fn wanted() -> impl Strategy<Value = (Vec<Stored>, usize)> {
-    let len = prop_oneof![1..5 * KIB, 1..300 * KIB];
     let gap = prop_oneof![Just(0), 1..10 * KIB, 1..80 * KIB];
-    let packs = prop::collection::vec(prop::collection::vec((gap, len, 1..3_usize), 0..80), 1..4);
+    let small = (gap.clone(), 1..5 * KIB, 1..3_usize);
+    let large = (gap, 1..300 * KIB, 1..3_usize);
+    let pack = prop_oneof![
+        prop::collection::vec(small.clone(), 0..80),
+        prop::collection::vec(prop_oneof![small, large], 0..80),
+    ];
+    let packs = prop::collection::vec(pack, 1..4);
     let frames = packs.prop_flat_map(|packs| {
         let mut all = Vec::new();
         for (pack, frames) in packs.into_iter().enumerate() {
