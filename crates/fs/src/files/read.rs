@@ -445,7 +445,7 @@ fn within(state: &NodeState, offset: u64, count: u32) -> (ByteRange, bool) {
     (asked.intersect(ByteRange::new(0, size)), eof)
 }
 
-/// How many frames of one block are fetched at the same time for one reader.
+/// How many GETs for frames of one block are made at the same time for one reader.
 const FRAMES_AT_ONCE: usize = 8;
 
 /// A fetched frame and its purpose.
