@@ -57,6 +57,7 @@ mod kept;
 mod neighbours;
 mod no_log;
 mod objects;
+mod own;
 mod pin;
 mod presence;
 mod reader;
@@ -93,6 +94,7 @@ use engine::engine_settings;
 use housekeeping::{Housekeeper, Upkeep, table_bytes};
 use kept::Kept;
 use no_log::NoLog;
+use own::{Newest, OwnStore};
 use presence::{NotingStore, Presence, Suspect};
 use sealed::{Refused, SealedStore};
 use seen::{PutBack, SeenStore};
@@ -213,14 +215,16 @@ impl SlateStore {
         seen: Option<Seen>,
     ) -> Result<SlateStore, StoreError> {
         let suspect = Suspect::default();
-        let presence = Presence::new(store.clone(), path.clone(), suspect.clone());
+        let newest = Newest::default();
+        let presence = Presence::new(store.clone(), path.clone(), suspect.clone(), newest.clone());
         let store = Arc::new(NotingStore::new(store, suspect.clone()));
         let store = verified(store, &path, sealing);
         let retention = settings.retention.max(settings.timeout);
         let clock = Arc::new(VolumeClock::default());
         let barrier = Barrier::open();
         let giving = Arc::new(SeenStore::giving(store.clone(), path.clone(), seen));
-        let ordered = BarrierStore::new(giving.clone(), barrier.clone());
+        let own = Arc::new(OwnStore::new(giving.clone(), newest.clone()));
+        let ordered = BarrierStore::new(own, barrier.clone());
         let builder = Db::builder(path.clone(), Arc::new(ordered))
             .with_settings(engine_settings())
             .with_system_clock(clock.clone())
@@ -248,7 +252,7 @@ impl SlateStore {
                 table_bytes: table_bytes(settings.cache_bytes),
             },
             Arc::clone(&changed),
-            suspect,
+            (suspect, newest),
         );
         Ok(SlateStore {
             db,

@@ -40,6 +40,7 @@ use tokio::task::JoinHandle;
 use super::clock::VolumeClock;
 use super::collector::Collector;
 use super::engine::close_engine;
+use super::own::Newest;
 use super::presence::Suspect;
 use super::rounds::Rounds;
 use super::{NEVER, neighbours};
@@ -91,7 +92,7 @@ impl Housekeeper {
         path: Path,
         upkeep: Upkeep,
         changed: Arc<Notify>,
-        suspect: Suspect,
+        (suspect, newest): (Suspect, Newest),
     ) -> Housekeeper {
         let (stop, stopped) = watch::channel(false);
         let house = House {
@@ -103,6 +104,7 @@ impl Housekeeper {
             upkeep,
             stopped,
             suspect,
+            newest,
             alone: false,
         };
         let task = tokio::spawn(house.keep(changed));
@@ -141,6 +143,7 @@ struct House {
     stopped: watch::Receiver<bool>,
     /// The table that a request did not find last.
     suspect: Suspect,
+    newest: Newest,
     /// Whether no merge is noted as being under way by a former gateway.
     alone: bool,
 }
@@ -195,6 +198,7 @@ impl House {
         self.coordinate(options, NEVER, |settled| UntilSettled { settled, time })
             .await?;
         // Reads use the merged tables from now on, so the tables that they replace may be deleted.
+        self.newest.forget();
         self.db.refresh_manifest().await?;
         self.log_shape("after");
         Ok(())

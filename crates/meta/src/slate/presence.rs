@@ -35,6 +35,7 @@ use parking_lot::Mutex;
 use slatedb::{Db, VersionedManifest};
 use tokio::sync::Notify;
 
+use super::own::Newest;
 use super::{MANIFEST, within};
 use crate::error::StoreError;
 
@@ -84,16 +85,23 @@ pub(super) struct Presence {
     store: Arc<dyn ObjectStore>,
     path: Path,
     suspect: Suspect,
+    newest: Newest,
     turn: AtomicUsize,
 }
 
 impl Presence {
     /// The tables of the store under `path`.
-    pub(super) fn new(store: Arc<dyn ObjectStore>, path: Path, suspect: Suspect) -> Presence {
+    pub(super) fn new(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        suspect: Suspect,
+        newest: Newest,
+    ) -> Presence {
         Presence {
             store,
             path,
             suspect,
+            newest,
             turn: AtomicUsize::new(0),
         }
     }
@@ -182,6 +190,7 @@ impl Presence {
                 )));
             }
             // A gateway that has taken over may have deleted it. SlateDB finds that out from the manifest.
+            self.newest.forget();
             within(timeout, db.refresh_manifest()).await?;
         }
         Ok(())

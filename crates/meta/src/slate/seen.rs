@@ -8,9 +8,8 @@
 //!  the reader               list, manifest N, boundary, parts of tables
 //!  the opening for writing  list, manifest N, boundary          from memory
 //!                           create manifest N+1                 the fence
-//!                           boundary                            the look: three requests at the same time, for the
-//!                                                               boundary, manifest N+2, and manifest N
-//!                           is there an N+2? boundary           answered by the look
+//!                           boundary                            and with it manifest N, in the same round trip
+//!                           is there an N+2? boundary           from memory: see `own.rs`
 //!                           parts of tables                     from memory
 //! ```
 //!
@@ -24,12 +23,12 @@
 //! * The collector deletes old manifests, so a creation also succeeds where a manifest was deleted. The collector moves the
 //!   boundary before it deletes. SlateDB asks for the boundary after each creation, and a manifest that the boundary has passed
 //!   does not count. So the boundary is always asked for after the creation, never before.
-//! * The look for N+2 is sent after the creation. A gateway that opens the store later creates N+2. Then the next commit of this
-//!   gateway, which creates N+2 too, fails, and SlateDB finds that it is fenced.
+//! * A gateway that opens the store later creates N+2. Then the next commit of this gateway, which creates N+2 too, fails, and
+//!   SlateDB finds that it is fenced.
 //!
 //! One case is new. Seconds may lie between the reading of manifest N and the creation of N+1, because the gateway scans its log
 //! in between. If someone puts the bucket back to an earlier state in these seconds, or empties it, the creation succeeds, and
-//! N+1 names tables that are not there. So the look also asks whether manifest N is still the one that was read. If it is not,
+//! N+1 names tables that are not there. So the opening also asks whether manifest N is still the one that was read. If it is not,
 //! and the boundary has not passed it either, the opening fails ([`PutBack`]).
 //!
 //! # What is forgotten
@@ -46,7 +45,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::future::join3;
+use futures_util::future::join;
 use futures_util::stream::{BoxStream, iter};
 use object_store::path::Path;
 use object_store::{
@@ -194,10 +193,6 @@ enum Phase {
     Begins(Option<ObjectMeta>),
     /// It has asked for the creation of the manifest with this number; it may have been told that this failed.
     Creates(u64, Option<ObjectMeta>),
-    /// There was no manifest with this number after the one before was created; with the boundary of that moment.
-    Looked(u64, Known),
-    /// SlateDB was told that there is no such manifest, and asks for the boundary once more.
-    Told(Known),
     /// The bucket answers.
     Over,
 }
@@ -283,11 +278,6 @@ impl SeenStore {
                 *phase = Phase::Creates(number, given.clone());
                 Step::Look(number, given)
             }
-            Phase::Looked(next, boundary) if number(location) == Some(next) => {
-                *phase = Phase::Told(boundary);
-                Step::Give(Known::Missing.give(location))
-            }
-            Phase::Told(boundary) if is_boundary => Step::Give(boundary.give(location)),
             // SlateDB has found out that another gateway created the manifest: it begins again.
             _ => Step::Ask,
         }
@@ -298,8 +288,7 @@ impl SeenStore {
         self.path.clone().join(MANIFEST).join(name)
     }
 
-    /// Asks for the boundary, and in the same round trip whether there is a manifest after `number`, and whether the one that was
-    /// given from memory is still there.
+    /// Asks for the boundary, and in the same round trip whether the manifest that was given from memory is still there.
     ///
     /// # Errors
     /// Those of the bucket: then SlateDB asks again, and so does this. [`PutBack`] for good.
@@ -310,16 +299,8 @@ impl SeenStore {
         boundary: &Path,
         options: GetOptions,
     ) -> Result<GetResult> {
-        let next = self.manifest(number + 1);
-        let (found, is_last, stayed) = join3(
-            self.inner.get_opts(boundary, options),
-            async {
-                let after = self.inner.get_opts(&next, head()).await;
-                matches!(after, Err(Error::NotFound { .. }))
-            },
-            self.stayed(given.as_ref()),
-        )
-        .await;
+        let found = self.inner.get_opts(boundary, options);
+        let (found, stayed) = join(found, self.stayed(given.as_ref())).await;
         let mut known = Known::of(found).await?;
         if let Some(given) = given
             && !stayed?
@@ -337,12 +318,7 @@ impl SeenStore {
                 });
             }
         }
-        // If the boundary has passed the new manifest, SlateDB begins again.
-        let counts = known.boundary().is_none_or(|boundary| boundary < number);
-        *phase.lock() = match is_last && counts {
-            true => Phase::Looked(number + 1, known.clone()),
-            false => Phase::Over,
-        };
+        *phase.lock() = Phase::Over;
         known.give(boundary)
     }
 

@@ -82,12 +82,11 @@ impl Bucket {
         std::mem::take(&mut *self.requests.lock())
     }
 
-    /// Waits for this number of requests since the last call, and takes them.
-    pub(crate) async fn take_after(&self, requests: usize) -> Vec<String> {
-        while self.requests.lock().len() < requests {
+    /// Waits until this request was made.
+    pub(crate) async fn until_asked(&self, request: &str) {
+        while !self.requests.lock().iter().any(|one| one == request) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        self.take()
     }
 
     /// Has a fault in the next request whose note has this text.
