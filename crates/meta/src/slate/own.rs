@@ -280,8 +280,9 @@ mod tests {
     impl Scene {
         async fn create(&self, number: u64) {
             let create = PutOptions::from(PutMode::Create);
-            let put = self.store.put_opts(&manifest(number), "".into(), create);
-            put.await.unwrap();
+            let location = manifest(number);
+            let put = self.store.put_opts(&location, "".into(), create).await;
+            put.unwrap();
         }
 
         async fn finds_the_next(&self) -> bool {
@@ -365,8 +366,9 @@ mod tests {
         let scene = scene(None).await;
         assert!(scene.boundary().await.is_err());
         let create = PutOptions::from(PutMode::Create);
-        let put = scene.store.put_opts(&manifest(4), "".into(), create);
-        assert!(put.await.is_err());
+        let location = manifest(4);
+        let put = scene.store.put_opts(&location, "".into(), create).await;
+        assert!(put.is_err());
         assert!(scene.finds_the_next().await);
     }
 }
