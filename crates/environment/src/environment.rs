@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use forebay_meta::{MetaStore, Sealing, Seen, SlateReader, SlateSettings, SlateStore, StoreError};
+use forebay_meta::{
+    Ahead, MetaStore, Sealing, Seen, SlateReader, SlateSettings, SlateStore, StoreError,
+};
 use forebay_object::{Cause, CausedStore, Store};
 use forebay_vfs::Timestamp;
 use object_store::ObjectStore;
@@ -51,6 +53,10 @@ pub trait Randomness: Send + Sync + 'static {
 /// Opens the metadata of a volume.
 #[async_trait]
 pub trait Metadata: Send + Sync + 'static {
+    /// Asks the bucket for what the next [`read`](Metadata::read) or [`open`](Metadata::open) begins with. That needs no keys, so
+    /// it can be under way while the keys are read. It changes nothing; if it fails, the call that follows asks itself.
+    async fn look_ahead(&self, _store: &Store) {}
+
     /// Opens them for writing, which fences every gateway that opened them before. At most `cache_bytes` of the data
     /// that is read are kept in memory. With a `sealing`, everything that is stored is sealed.
     async fn open(
@@ -165,6 +171,16 @@ impl Randomness for SystemRandomness {
 struct SlateMetadata {
     /// What was read last and where, for the opening for writing that follows.
     seen: Mutex<Option<(String, Seen)>>,
+    /// What was read ahead and where, for the reading or the opening that follows.
+    ahead: Mutex<Option<(String, Ahead)>>,
+}
+
+impl SlateMetadata {
+    fn take_ahead(&self, store: &Store) -> Option<Ahead> {
+        let ahead = self.ahead.lock().take();
+        let ahead = ahead.filter(|ahead| ahead.0 == place(store));
+        ahead.map(|ahead| ahead.1)
+    }
 }
 
 /// The place of a volume.
@@ -187,6 +203,11 @@ fn merging(store: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
 
 #[async_trait]
 impl Metadata for SlateMetadata {
+    async fn look_ahead(&self, store: &Store) {
+        let ahead = Ahead::read(&*metadata(store), &store.path(META_PREFIX)).await;
+        *self.ahead.lock() = ahead.map(|ahead| (place(store), ahead));
+    }
+
     async fn open(
         &self,
         store: &Store,
@@ -202,6 +223,8 @@ impl Metadata for SlateMetadata {
         let seen = seen
             .filter(|seen| seen.0 == place(store))
             .map(|seen| seen.1);
+        let ahead = self.take_ahead(store);
+        let seen = seen.or_else(|| ahead?.seen());
         let store = metadata(store);
         let opened = SlateStore::open_after(store, path, settings, sealing, merging, seen).await?;
         Ok(Arc::new(opened))
@@ -216,7 +239,8 @@ impl Metadata for SlateMetadata {
         *self.seen.lock() = None;
         let timeout = SlateSettings::default().timeout;
         let path = store.path(META_PREFIX);
-        let found = SlateReader::find_first(metadata(store), path, timeout, sealing).await?;
+        let ahead = self.take_ahead(store);
+        let found = SlateReader::find_first(metadata(store), path, timeout, sealing, ahead).await?;
         Ok(found.map(|(reader, seen)| {
             *self.seen.lock() = Some((place(store), seen));
             Arc::new(reader) as Arc<dyn MetaStore>

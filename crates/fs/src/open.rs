@@ -1,5 +1,6 @@
 //! Formatting and opening a volume: judges the local log, takes the epoch, and replays the log.
 
+mod claim;
 pub(crate) mod error;
 mod folder;
 mod format;
@@ -9,35 +10,31 @@ mod hold;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::{fs, io, mem, process};
+use std::{fs, io};
 
 use forebay_clones::layers;
 use forebay_environment::state_file::{self, LocalState};
 use forebay_environment::{Environment, LocalFolder, Randomness, draw};
 use forebay_meta::record::VolumeState;
-use forebay_meta::volume::VolumeError;
-use forebay_meta::volume::holder::Holder;
-use forebay_meta::volume::keys::VolumeKeys;
-use forebay_meta::{
-    Batch, Catalog, Key, MetaStore, NamesInMemory, Overlay, StoreError, VolumeDescriptor,
-};
+use forebay_meta::{Batch, Catalog, Key, NamesInMemory, Overlay, StoreError, VolumeDescriptor};
 use forebay_object::{Cause, CausedStore, Needs, Store};
 use forebay_pack::PackKeys;
 use forebay_pack_store::{DiskCache, PackStore};
 use forebay_quota::{Accounts, Amount};
 use forebay_types::{Epoch, VolumeId};
 use forebay_vfs::Verifier;
-use forebay_wal::{LogKeys, Options, Tail, WriteBack, WriterEnd};
+use forebay_wal::{Options, Tail, WriteBack, WriterEnd};
 
 use crate::config::{FsConfig, LogConfig};
 use crate::rooms::{Foundation, Rooms};
 use crate::state::{Journal, LEASE};
 
+use claim::{Claim, claim};
 pub use error::OpenError;
-use folder::{Local, Outlook};
+use folder::Outlook;
+use format::Made;
 pub(crate) use format::{format, make};
 pub use held::HeldVolume;
-use hold::Candidate;
 pub(crate) use hold::Hold;
 
 /// How many inode numbers are skipped for good if an opening does not know which were assigned, and a version of
@@ -59,28 +56,14 @@ pub(crate) struct Opened {
     pub(crate) hold: Hold,
 }
 
-/// The parts of an opening that are known before the volume's metadata are opened for writing.
-struct Claim {
-    descriptor: VolumeDescriptor,
-    /// With what lies at the sources of a clone.
-    store: Store,
-    local: Local,
-    keys: VolumeKeys,
-    log_keys: LogKeys,
-    foreseen: Outlook,
-    /// The identity of this gateway.
-    gateway: [u8; 16],
-    made: Option<Arc<dyn MetaStore>>,
-}
-
-/// Opens the volume for writing, which fences every gateway that opened it before. `made` are its metadata, open for
-/// writing, if it was just made: that saves half of the requests. Ends at the store's first permanent refusal. If it
+/// Opens the volume for writing, which fences every gateway that opened it before. If it was just `made`, nothing of it is read,
+/// and its first state is committed with the epoch. Ends at the store's first permanent refusal. If it
 /// fails, a volume that was free is given back ([`Hold::give_back`]).
 pub(crate) async fn open(
     store: &Store,
     mut config: FsConfig,
     environment: Environment,
-    made: Option<Arc<dyn MetaStore>>,
+    made: Option<Made>,
 ) -> Result<Opened, OpenError> {
     let (claim, hold) =
         unless_refused(store, claim(store, &mut config, &environment, made)).await?;
@@ -118,99 +101,6 @@ pub(crate) async fn unless_refused<T>(
     done.map_err(refused)?
 }
 
-/// Judges bucket and local log, and takes the volume if this gateway may have it.
-async fn claim(
-    store: &Store,
-    config: &mut FsConfig,
-    environment: &Environment,
-    made: Option<Arc<dyn MetaStore>>,
-) -> Result<(Claim, Hold), OpenError> {
-    let opening = config.opening.clone();
-    opening.begin("reading the volume's descriptor and keys from the bucket");
-    let descriptor = match VolumeDescriptor::load(&store.store, &store.root).await {
-        Err(VolumeError::NotFormatted { .. })
-            if let Some(state) = state_file::load(&*environment.local)? =>
-        {
-            return Err(OpenError::Gone {
-                url: store.url.clone(),
-                folder: environment.local.path().to_owned(),
-                volume: state.volume,
-            });
-        }
-        loaded => loaded.map_err(|error| error.at(&store.url))?,
-    };
-    let whole = layers::over(store, &descriptor).map_err(|error| error.at(&store.url))?;
-    let store = &whole;
-    // The lock on the log folder comes first: a second gateway on this machine changes nothing.
-    let local = Local::open(environment.local.clone(), descriptor.volume)?;
-    let seen = local.state.as_ref().map_or(0, |state| state.keys);
-    // Not kept while the volume is open: it could open the key ring for anyone who finds it in memory.
-    let expected = mem::take(&mut config.expected);
-    let keys = VolumeKeys::load(&store.store, &store.root, &descriptor, &expected, seen)
-        .await
-        .map_err(|error| error.at(&store.url))?;
-    drop(expected);
-    let log_keys = log_keys(&keys, config.seal_log)?;
-    let random = &*environment.random;
-
-    // A bucket that was restored and a log that was changed are refused before any change: opening the metadata for
-    // writing leaves an object there, over which the latest state could not be restored.
-    opening.begin("reading the manifest and the state of the metadata from the bucket");
-    let bucket = match &made {
-        Some(meta) => volume_state(store, &Catalog::new(Arc::default(), meta.clone())).await,
-        None => {
-            let meta = environment.metadata.read(store, keys.sealing()).await?;
-            let meta = meta.ok_or_else(|| no_metadata(store))?;
-            let bucket = volume_state(store, &Catalog::new(Arc::default(), meta.clone())).await;
-            if let Err(error) = meta.close().await {
-                tracing::debug!(%error, "closing the metadata that the volume's state was read from");
-            }
-            bucket
-        }
-    };
-    opening.begin("scanning the local log");
-    let foreseen = local.consider(store, bucket?, &log_keys)?;
-    opening.begin("reading which gateway holds the volume");
-    let state = local.state.as_ref();
-    let gateway = state.map_or_else(|| draw(random), |state| state.gateway);
-    // Before any gateway is fenced.
-    let candidate = Candidate {
-        note: Holder {
-            volume: descriptor.volume,
-            gateway,
-            instance: draw(random),
-            host: config.introduction.host.clone(),
-            process: process::id(),
-            address: config.introduction.address.clone(),
-            data_dir: local.folder.path().display().to_string(),
-            since: environment.clock.now().seconds.unsigned_abs(),
-            publishes_every_ms: u64::try_from(config.checkpoint_interval.as_millis())
-                .unwrap_or(u64::MAX),
-            has_log: config.log != LogConfig::None,
-            stopped: None,
-        },
-        continues: foreseen.continues,
-        is_copied: !foreseen.continues && foreseen.bucket.gateway == gateway,
-        e_tag: state.and_then(|state| state.note.clone()),
-        takeover: config.takeover,
-        url: store.url.clone(),
-        data_dir: local.folder.path().to_owned(),
-    };
-    let keep = || local.keep_identity(gateway);
-    let hold = Hold::take(store.store.clone(), store.root.clone(), candidate, keep).await?;
-    let claim = Claim {
-        descriptor,
-        store: store.clone(),
-        local,
-        keys,
-        log_keys,
-        foreseen,
-        gateway,
-        made,
-    };
-    Ok((claim, hold))
-}
-
 /// Opens a volume that this gateway holds. If this fails, the bucket has everything that it had before, since no client
 /// was served.
 async fn open_held(
@@ -228,23 +118,27 @@ async fn open_held(
         log_keys,
         foreseen,
         gateway,
-        made,
+        first,
     } = claim;
     let opening = config.opening.clone();
     let random = &*environment.random;
     let new_verifier = || Verifier(draw(random));
     opening.begin("opening the metadata in the bucket for writing");
-    let meta: Arc<dyn MetaStore> = match made {
-        Some(meta) => meta,
+    let (meta, first) = match first {
+        Some(first) => (first.meta, Some((first.state, first.entries))),
         None => {
             let (metadata, cache) = (&environment.metadata, config.metadata_cache);
-            metadata.open(store, cache, keys.sealing()).await?
+            let meta = metadata.open(store, cache, keys.sealing()).await?;
+            (meta, None)
         }
     };
     let meta = Arc::new(NamesInMemory::new(meta));
     let catalog = Catalog::new(Arc::new(Overlay::new()), meta);
     // No other gateway can change it from here on.
-    let bucket = volume_state(store, &catalog).await?;
+    let (bucket, mut batch) = match first {
+        Some(first) => first,
+        None => (volume_state(store, &catalog).await?, Batch::new()),
+    };
     let Outlook {
         bucket,
         continues,
@@ -312,7 +206,6 @@ async fn open_held(
         charged_bytes: Some(accounts.volume().used().bytes),
         ..bucket
     };
-    let mut batch = Batch::new();
     batch.put(&Key::Volume, &taken);
     opening.begin("taking the volume's epoch in the bucket");
     let mut attempt = 1;
@@ -430,20 +323,6 @@ fn no_metadata(store: &Store) -> OpenError {
     OpenError::NoMetadata {
         url: store.url.clone(),
         object: VolumeDescriptor::location(&store.root).to_string(),
-    }
-}
-
-/// The keys for reading the log. Like everything else, they follow the configuration and not the files that are
-/// found.
-fn log_keys(keys: &VolumeKeys, seal_log: bool) -> Result<LogKeys, OpenError> {
-    match (keys.sealing(), seal_log) {
-        (Some(sealing), true) => Ok(LogKeys::Required(sealing.keys)),
-        (Some(sealing), false) => Ok(LogKeys::Optional(sealing.keys)),
-        (None, false) => Ok(LogKeys::None),
-        (None, true) => Err(forebay_wal::OpenError::Options(
-            "seal_log is on, but the volume is not sealed and has no keys".to_owned(),
-        )
-        .into()),
     }
 }
 

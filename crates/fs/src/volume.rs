@@ -145,10 +145,16 @@ impl Volume {
         let environment = Environment::real(config.data_dir.clone());
         let (expected, cache) = (config.expected.clone(), config.metadata_cache);
         let made = open::make(store, &environment, &expected, cache);
-        let (_, meta) = open::unless_refused(store, made).await?;
+        let made = open::unless_refused(store, made).await?;
         drop(expected);
-        let opened = open::open(store, config, environment, Some(meta)).await?;
-        Ok(Volume::begin(opened))
+        let first = made.first.clone();
+        match open::open(store, config, environment, Some(made)).await {
+            Ok(opened) => Ok(Volume::begin(opened)),
+            Err(error) => {
+                first.commit_if_missing().await;
+                Err(error)
+            }
+        }
     }
 
     /// Starts the tasks of a volume that was opened.

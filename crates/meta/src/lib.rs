@@ -49,7 +49,7 @@ pub use key::{Key, KeyRange};
 pub use overlay::Overlay;
 pub use record::{BlockMap, FrameAddress, InodeRecord, Record};
 pub use slate::{
-    Sealing, Seen, SlateFolder, SlateObjects, SlateReader, SlateSettings, SlateStore,
+    Ahead, Sealing, Seen, SlateFolder, SlateObjects, SlateReader, SlateSettings, SlateStore,
     StoredManifest, keys_that_may_differ,
 };
 pub use store::{Arrived, CacheStatus, Lookups, MemoryStore, MetaStore, NamesInMemory, Ready};

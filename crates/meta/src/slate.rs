@@ -43,6 +43,7 @@
 //! (and one batch more), and while tables are merged two of them that wait for the link, and a copy of each in flight:
 //! some 32 MiB with a cache of up to 64 MiB, half of the cache up to 256 MiB, and 128 MiB above. Sealing takes 20 MiB more.
 
+mod ahead;
 mod answer;
 mod barrier;
 mod cache;
@@ -102,6 +103,7 @@ use seen::{PutBack, SeenStore};
 #[cfg(feature = "fuzzing")]
 pub(crate) use {checksummed::fuzzing as trailers, sealed::fuzzing as sealed_objects};
 
+pub use ahead::Ahead;
 pub use objects::{Condition, MetaObject, SlateObjects};
 pub use reader::SlateReader;
 pub use seen::Seen;
@@ -173,6 +175,7 @@ pub struct SlateStore {
     changed: Arc<Notify>,
     housekeeper: Housekeeper,
     presence: Presence,
+    newest: Newest,
     kept: Kept,
     cache: Option<OpenCache>,
 }
@@ -252,7 +255,7 @@ impl SlateStore {
                 table_bytes: table_bytes(settings.cache_bytes),
             },
             Arc::clone(&changed),
-            (suspect, newest),
+            (suspect, newest.clone()),
         );
         Ok(SlateStore {
             db,
@@ -262,6 +265,7 @@ impl SlateStore {
             changed,
             housekeeper,
             presence,
+            newest,
             kept,
             cache,
         })
@@ -387,7 +391,10 @@ impl MetaStore for SlateStore {
     }
 
     async fn release(&self, name: &str) -> Result<(), StoreError> {
-        self.kept.release(name).await?;
+        let released = self.kept.release(name).await;
+        // It has added a manifest, also if its answer was lost.
+        self.newest.forget();
+        released?;
         self.changed.notify_one();
         Ok(())
     }

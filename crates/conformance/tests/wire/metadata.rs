@@ -19,6 +19,10 @@ pub(crate) struct Reach {
 
 #[async_trait]
 impl Metadata for Reach {
+    async fn look_ahead(&self, store: &Store) {
+        self.real.look_ahead(store).await;
+    }
+
     async fn open(
         &self,
         store: &Store,

@@ -6,12 +6,51 @@ use forebay_environment::{Environment, draw};
 use forebay_meta::record::{Content, Directory, InodeRecord, VolumeState};
 use forebay_meta::volume::keys::{self, Expected, VolumeKeys};
 use forebay_meta::volume::{Protection, VolumeError};
-use forebay_meta::{Batch, Key, MetaStore, VolumeDescriptor};
+use forebay_meta::{Batch, Key, MetaStore, StoreError, VolumeDescriptor};
 use forebay_object::Store;
 use forebay_types::{BLOCK_SIZE, Epoch, Inode, Lsn, VolumeId};
+use futures_util::future::join;
 
 use super::OpenError;
 use forebay_view::convert;
+
+/// A volume that was made, whose first state is not in the bucket yet.
+pub(crate) struct Made {
+    pub(super) descriptor: VolumeDescriptor,
+    pub(super) keys: VolumeKeys,
+    pub(crate) first: FirstState,
+}
+
+/// The first state of a volume. The opening commits it together with its epoch.
+#[derive(Clone)]
+pub(crate) struct FirstState {
+    /// Open for writing.
+    pub(super) meta: Arc<dyn MetaStore>,
+    pub(super) state: VolumeState,
+    /// All entries, `state` among them.
+    pub(super) entries: Batch,
+}
+
+impl FirstState {
+    async fn commit(&self) -> Result<(), StoreError> {
+        self.meta.commit(&self.entries).await
+    }
+
+    /// Commits the state if the opening failed before it did, so that the next start finds a volume. Best effort: without the
+    /// state the next start says how to make the volume once more.
+    pub(crate) async fn commit_if_missing(&self) {
+        let found = self.meta.get(&Key::Volume.encode()).await;
+        let committed = match found {
+            Ok(None) => self.commit().await,
+            found => found.map(drop),
+        };
+        if let Err(error) = committed {
+            tracing::warn!(
+                "the volume was made, but its first state is not in the bucket: {error}"
+            );
+        }
+    }
+}
 
 /// Makes the prefix of `store` a volume with an empty root directory; sealed if `expected` says so.
 pub(crate) async fn format(
@@ -19,18 +58,20 @@ pub(crate) async fn format(
     environment: &Environment,
     expected: &Expected,
 ) -> Result<VolumeId, OpenError> {
-    let (volume, meta) = make(store, environment, expected, 0).await?;
-    meta.close().await?;
-    Ok(volume)
+    let made = make(store, environment, expected, 0).await?;
+    made.first.commit().await?;
+    made.first.meta.close().await?;
+    Ok(made.descriptor.volume)
 }
 
-/// The same; also returns its metadata, which are open for writing, with a cache of `cache_bytes` for reads.
+/// The same without the commit of the first state, which the caller has to make. The metadata have a cache of `cache_bytes` for
+/// reads.
 pub(crate) async fn make(
     store: &Store,
     environment: &Environment,
     expected: &Expected,
     cache_bytes: u64,
-) -> Result<(VolumeId, Arc<dyn MetaStore>), OpenError> {
+) -> Result<Made, OpenError> {
     let now = environment.clock.now();
     let descriptor = VolumeDescriptor {
         volume: VolumeId(draw(&*environment.random)),
@@ -53,9 +94,9 @@ pub(crate) async fn make(
         Expected::Sealed(unlock) => Some(keys::make(volume, created, unlock).await.map_err(at)?),
         Expected::NotSealed => None,
     };
-    VolumeDescriptor::create(&store.store, &store.root, &descriptor)
-        .await
-        .map_err(at)?;
+    let create = VolumeDescriptor::create(&store.store, &store.root, &descriptor);
+    let (created, ()) = join(create, environment.metadata.look_ahead(store)).await;
+    created.map_err(at)?;
     if let Some(ring) = ring {
         // Before anything sealed is stored: everything in the bucket can always be opened.
         keys::create(&store.store, &store.root, ring)
@@ -102,9 +143,16 @@ pub(crate) async fn make(
         history: Default::default(),
         trash: Default::default(),
     };
-    let mut batch = Batch::new();
-    batch.put(&Key::Inode(Inode::ROOT), &root);
-    batch.put(&Key::Volume, &state);
-    meta.commit(&batch).await?;
-    Ok((descriptor.volume, meta))
+    let mut entries = Batch::new();
+    entries.put(&Key::Inode(Inode::ROOT), &root);
+    entries.put(&Key::Volume, &state);
+    Ok(Made {
+        descriptor,
+        keys,
+        first: FirstState {
+            meta,
+            state,
+            entries,
+        },
+    })
 }

@@ -100,11 +100,13 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// Writes the note of `candidate`, if it may hold the volume; `keep` stores its identity in the local folder
-    /// before.
+    /// before. `seen` is the note that was read a moment ago, if it was: a write that replaces another version fails, and the
+    /// note is read again.
     pub(super) async fn take(
         store: Arc<dyn ObjectStore>,
         root: Path,
         candidate: Candidate,
+        mut seen: Option<Option<StoredHolder>>,
         keep: impl Fn() -> Result<(), OpenError>,
     ) -> Result<Hold, OpenError> {
         let failed = |source| OpenError::Holder {
@@ -135,7 +137,10 @@ impl Hold {
             if let Some(Ok(HolderPut::Done(version))) = outcome {
                 return Ok(hold(version, free));
             }
-            let found = StoredHolder::load(&store, &root).await.map_err(failed)?;
+            let found = match seen.take() {
+                Some(seen) => seen,
+                None => StoredHolder::load(&store, &root).await.map_err(failed)?,
+            };
             // Of a request that was repeated, or whose answer got lost.
             if let Some(found) = &found
                 && found.holder.as_ref() == Ok(&candidate.note)

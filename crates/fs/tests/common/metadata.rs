@@ -68,6 +68,10 @@ impl Bucket {
 
 #[async_trait]
 impl Metadata for Interrupted {
+    async fn look_ahead(&self, store: &Store) {
+        self.inner.look_ahead(store).await;
+    }
+
     async fn open(
         &self,
         store: &Store,
@@ -102,6 +106,10 @@ struct WatchedStore {
 
 #[async_trait]
 impl Metadata for Watched {
+    async fn look_ahead(&self, store: &Store) {
+        self.inner.look_ahead(store).await;
+    }
+
     async fn open(
         &self,
         store: &Store,

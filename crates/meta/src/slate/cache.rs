@@ -25,7 +25,7 @@ const SHARDS: usize = 4;
 /// Memory of a reader that is not pinned, for blocks that were looked up; scans keep none.
 const BLOCK_CACHE_BYTES: u64 = 32 << 20;
 /// The same for indexes and filters of tables, which every look-up needs.
-const INDEX_CACHE_BYTES: u64 = 128 << 20;
+pub(super) const INDEX_CACHE_BYTES: u64 = 128 << 20;
 
 /// A cache. Clones share it.
 #[derive(Clone)]

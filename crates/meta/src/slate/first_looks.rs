@@ -114,6 +114,16 @@ impl FirstLooks {
         }
     }
 
+    /// For keys that each commit writes: in the newest table alone, and without blocks beside the look-up.
+    pub(super) fn in_the_newest(manifest: &VersionedManifest, room: u64) -> FirstLooks {
+        let mut looks = FirstLooks::new(manifest, room);
+        looks.places.truncate(1);
+        for table in looks.places.iter_mut().flatten() {
+            table.blocks = None;
+        }
+        looks
+    }
+
     /// Reads the indexes and filters that lead to the block of `key`, then runs `look_up`. Parts that were asked for before are
     /// not read again. If a table cannot be read, the look-up reports that.
     pub(super) async fn with_key<T>(

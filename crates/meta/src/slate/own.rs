@@ -1,9 +1,8 @@
 //! The newest manifest, as far as this gateway knows it from its own commits.
 //!
 //! SlateDB looks for a later manifest before each commit but the first: a GET of the next manifest, and one of the collector's
-//! boundary. It does so because it does not note the number of the manifest that its last commit created. The gateway that has
-//! created manifest N knows without a request that N is the newest one: another gateway that creates N+1 has taken the volume
-//! over. So this module answers that look from memory:
+//! boundary. It does so because it does not note the number of the manifest that its last commit created. This module takes the
+//! manifest that this gateway has created last for the newest one, and answers that look from memory:
 //!
 //! ```text
 //!  a commit     put table
@@ -14,15 +13,17 @@
 //!
 //! # Why this is safe
 //!
-//! The answer may be wrong: another gateway may have created N+1, and a merge of this gateway may. Nothing depends on it. A
+//! The answer may be wrong. Others create manifests too: a gateway that has taken the volume over, the merges of this gateway,
+//! the deletion of a kept state, and pins and clones, which add a note to the newest manifest. Nothing depends on the answer. A
 //! commit creates N+1, which fails if there is one. Then SlateDB looks again, and gets its answers from the bucket. It finds out
-//! that it is fenced, or what the merge has changed. If N+1 was there and a collector has deleted it, the creation succeeds, and
-//! the boundary that is asked for after it says that it does not count.
+//! that it is fenced, or what the others have changed, and tries the next number: two round trips more for that commit. If N+1
+//! was there and a collector has deleted it, the creation succeeds, and the boundary that is asked for after it says that it does
+//! not count.
 //!
 //! Code that needs to know the newest manifest itself calls [`Newest::forget`] first: after a merge, and when a table is missed.
-//! A creation that is under way in that moment proves nothing any more: a merge may have followed it.
-//! SlateDB's own looks while it waits for a merge are answered from the bucket as well: an answer is given at most
-//! [`MOST`] times.
+//! The deletion of a kept state calls it too, which spares the next commit a creation in vain. A creation that is under way in
+//! that moment proves nothing any more: a merge may have followed it. SlateDB also looks again and again while it waits for a
+//! merge. The bucket answers these looks, since one creation answers at most [`MOST`] of them.
 
 use std::fmt;
 use std::ops::Range;
@@ -41,7 +42,7 @@ use parking_lot::Mutex;
 use super::answer::Known;
 use super::still::{BOUNDARY, number};
 
-/// How often SlateDB is told that a manifest is the newest: an opening asks twice, a commit once.
+/// How many looks for a later manifest one creation answers: an opening looks twice, a commit once.
 const MOST: u32 = 2;
 
 /// What is known of the newest manifest. Clones share it.
@@ -67,9 +68,9 @@ enum State {
         manifest: u64,
         /// Whether there was no boundary.
         no_boundary: bool,
-        /// How often SlateDB was told.
-        told: u32,
-        /// Whether SlateDB was told just now that there is no later one, and asks for the boundary next.
+        /// How many looks it has answered, at most [`MOST`].
+        answered: u32,
+        /// Whether the last request was such a look: SlateDB asks for the boundary next.
         asks_boundary: bool,
     },
 }
@@ -102,7 +103,7 @@ impl Newest {
         let State::Counts {
             manifest,
             no_boundary,
-            told,
+            answered,
             asks_boundary,
         } = &mut knowledge.state
         else {
@@ -116,10 +117,10 @@ impl Newest {
                 _ => None,
             };
         }
-        if number(location) != Some(*manifest + 1) || *told >= MOST || options.range.is_some() {
+        if number(location) != Some(*manifest + 1) || *answered >= MOST || options.range.is_some() {
             return None;
         }
-        (*told, *asks_boundary) = (*told + 1, true);
+        (*answered, *asks_boundary) = (*answered + 1, true);
         Some(Known::Missing)
     }
 
@@ -135,7 +136,7 @@ impl Newest {
             true => State::Counts {
                 manifest,
                 no_boundary: matches!(known, Known::Missing),
-                told: 0,
+                answered: 0,
                 asks_boundary: false,
             },
             false => State::Unknown,

@@ -12,7 +12,8 @@ use slatedb::config::{DbReaderOptions, ScanOptions};
 use slatedb::manifest::SsTableHandle;
 use slatedb::{DbReader, DbReaderBuilder, DbReaderMode};
 
-use super::cache::Cache;
+use super::ahead::{Ahead, AheadStore};
+use super::cache::{Cache, INDEX_CACHE_BYTES};
 use super::first_looks::FirstLooks;
 use super::kept::Kept;
 use super::pin::Pin;
@@ -134,20 +135,22 @@ impl SlateReader {
         timeout: Duration,
         sealing: Option<Sealing>,
     ) -> Result<Option<SlateReader>, StoreError> {
-        let found = SlateReader::find_first(store, path, timeout, sealing).await?;
+        let found = SlateReader::find_first(store, path, timeout, sealing, None).await?;
         Ok(found.map(|(reader, _)| reader))
     }
 
     /// Like [`find`](SlateReader::find), with what it sees from then on, for an opening for writing that follows
-    /// ([`SlateStore::open_after`](super::SlateStore::open_after)).
+    /// ([`SlateStore::open_after`](super::SlateStore::open_after)). It does not ask for what was read `ahead` of it.
     pub async fn find_first(
         store: Arc<dyn ObjectStore>,
         path: Path,
         timeout: Duration,
         sealing: Option<Sealing>,
+        ahead: Option<Ahead>,
     ) -> Result<Option<(SlateReader, Seen)>, StoreError> {
         let seen = Seen::default();
-        let verified = verified(store.clone(), &path, sealing);
+        let answering = Arc::new(AheadStore::new(store.clone(), ahead));
+        let verified = verified(answering, &path, sealing);
         let noting = Arc::new(SeenStore::noting(verified, path.clone(), seen.clone()));
         let still = StillStore::new(noting);
         let opened =
@@ -157,7 +160,12 @@ impl SlateReader {
         {
             return Ok(None);
         }
-        opened.map(|reader| Some((reader, seen)))
+        let mut reader = opened?;
+        // An opening looks for the state of the volume, which each commit writes. Index and filter at the same time save a round
+        // trip, and the opening for writing asks for the same parts.
+        let newest = FirstLooks::in_the_newest(&reader.reader.manifest(), INDEX_CACHE_BYTES);
+        reader.first_looks = Some(newest);
+        Ok(Some((reader, seen)))
     }
 
     /// Like [`open`](SlateReader::open), with a note in the store's manifest that keeps the objects that it reads from

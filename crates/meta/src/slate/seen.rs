@@ -78,6 +78,8 @@ pub struct Seen {
 
 #[derive(Debug, Default)]
 struct Answers {
+    /// There was no manifest.
+    is_empty: bool,
     /// The newest manifest.
     manifest: Option<(u64, Answer)>,
     boundary: Option<Known>,
@@ -130,6 +132,14 @@ impl Default for Seen {
 }
 
 impl Seen {
+    /// A listing has shown that there is no manifest: the first opening for writing need not look for one. If another gateway has
+    /// made one meanwhile, the creation of the first manifest fails.
+    pub(super) fn of_nothing() -> Seen {
+        let seen = Seen::default();
+        seen.answers.lock().is_empty = true;
+        seen
+    }
+
     fn is_fresh(&self) -> bool {
         self.since.elapsed() < FRESH
     }
@@ -181,6 +191,7 @@ impl Seen {
 
     fn forget_state(&self) {
         let mut answers = self.answers.lock();
+        answers.is_empty = false;
         answers.manifest = None;
         answers.boundary = None;
     }
@@ -427,8 +438,11 @@ impl ObjectStore for SeenStore {
         let is_over = self.is_over.load(Ordering::Acquire) || self.opening.is_none();
         let manifests = self.path.clone().join(MANIFEST);
         if !is_over && prefix == Some(&manifests) {
+            let mut answers = self.seen.answers.lock();
+            if std::mem::take(&mut answers.is_empty) {
+                return iter([]).boxed();
+            }
             // It is given once: the manifest is taken when it is read.
-            let answers = self.seen.answers.lock();
             if let Some((_, newest)) = &answers.manifest {
                 return iter([Ok(newest.meta.clone())]).boxed();
             }

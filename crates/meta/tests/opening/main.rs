@@ -2,6 +2,7 @@
 
 #![allow(missing_docs)]
 
+mod ahead;
 mod bucket;
 mod commits;
 mod meeting;
@@ -19,6 +20,15 @@ use forebay_types::VolumeId;
 use object_store::path::Path;
 
 const KEY: &[u8] = b"latest";
+
+/// A sealing with a new key.
+fn new_sealing() -> Sealing {
+    let current = (DataKeyId(1), Secret::draw(&SystemEntropy));
+    Sealing {
+        keys: Arc::new(DataKeys::new(VolumeId([1; 16]), current, [])),
+        entropy: Arc::new(SystemEntropy),
+    }
+}
 
 fn batch(value: &str) -> Batch {
     let mut batch = Batch::new();
@@ -47,7 +57,7 @@ async fn look(bucket: &Bucket) -> (String, Seen) {
 
 async fn look_with(bucket: &Bucket, sealing: Option<Sealing>) -> (String, Seen) {
     let (store, path) = (Arc::new(bucket.clone()), Path::from("meta"));
-    let found = SlateReader::find_first(store, path, Duration::from_secs(10), sealing).await;
+    let found = SlateReader::find_first(store, path, Duration::from_secs(10), sealing, None).await;
     let (reader, seen) = found.unwrap().unwrap();
     let value = latest(&reader).await;
     reader.close().await.unwrap();
@@ -102,11 +112,7 @@ async fn what_was_looked_at_is_not_asked_for_again() {
 
 #[tokio::test]
 async fn a_sealed_volume_is_asked_for_as_little() {
-    let current = (DataKeyId(1), Secret::draw(&SystemEntropy));
-    let sealing = Sealing {
-        keys: Arc::new(DataKeys::new(VolumeId([1; 16]), current, [])),
-        entropy: Arc::new(SystemEntropy),
-    };
+    let sealing = new_sealing();
     let sealing = || Some(sealing.clone());
     let bucket = Bucket::new();
     for (before, value) in [("", "first"), ("first", "second"), ("second", "third")] {

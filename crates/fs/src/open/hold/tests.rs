@@ -57,7 +57,10 @@ async fn stored(store: &Arc<dyn ObjectStore>) -> Holder {
 }
 
 async fn take(store: &Arc<dyn ObjectStore>, candidate: Candidate) -> Result<Hold, OpenError> {
-    Hold::take(store.clone(), Path::from("prefix"), candidate, || Ok(())).await
+    Hold::take(store.clone(), Path::from("prefix"), candidate, None, || {
+        Ok(())
+    })
+    .await
 }
 
 #[test]
@@ -103,6 +106,7 @@ async fn a_held_volume_is_refused_with_its_holder_and_left_as_it_is() {
             store.clone(),
             root.clone(),
             candidate(Takeover::Refuse),
+            None,
             keep,
         );
         let refused = refused.await.map(drop).unwrap_err();

@@ -1,5 +1,6 @@
 //! States that are kept with the commit that makes them.
 
+use super::super::Ahead;
 use super::collector::collect_with_slatedb;
 use super::*;
 
@@ -199,4 +200,21 @@ async fn a_first_look_into_a_large_table_does_not_wait_for_small_ones() {
         key(1, 0),
     ];
     assert_eq!(looks(&bucket, &keys).await, (3, vec![0, 0, 1, 0, 1]));
+}
+
+/// What is read before it, ahead, and then filter and index of the newest table together, and the block.
+#[tokio::test]
+async fn the_reader_of_an_opening_takes_two_round_trips_to_a_key_that_each_commit_writes() {
+    let bucket = TestBucket::default();
+    keep_tables(&bucket, &[1000, 100, 1000]).await;
+    let (store, path) = (Arc::new(bucket.clone()), Path::from("volume/meta"));
+    let ahead = Ahead::read(&*store, &path).await;
+    assert!(ahead.is_some());
+    let look = async {
+        let limit = settings().timeout;
+        let found = SlateReader::find_first(store, path, limit, None, ahead).await;
+        let (reader, _) = found.unwrap().unwrap();
+        assert!(reader.get(&key(2, 500)).await.unwrap().is_some());
+    };
+    assert_eq!(bucket.round_trips(look).await.1, 2);
 }

@@ -106,6 +106,21 @@ async fn tables_that_were_merged_away_are_not_missed() {
     }
 }
 
+/// The collector deletes the tables that were merged, whether or not anything is committed after the merge.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_store_reads_the_merged_tables_after_a_merge() {
+    let bucket = TestBucket::default();
+    let store = open(&bucket, settings()).await.unwrap();
+    for n in 0..COMPACT_AT_TABLES as u32 {
+        store.commit(&numbered(n)).await.unwrap();
+    }
+    let end = Instant::now() + TIMEOUT;
+    while store.tables() != (0, 1) {
+        assert!(Instant::now() < end, "{:?}", store.tables());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_merge_that_misses_a_table_ends_is_named_and_goes_on_when_it_is_back() {
     let bucket = TestBucket::default();
