@@ -26,8 +26,8 @@
 //! record would cut it off at recovery. Data that must survive a power cut must be **durable**.
 //!
 //! The log has no async runtime: callers wait with plain futures, and three threads of the log do the flushing, the
-//! writing ahead of flushes and the preparing. It has no clock either, with one exception: the syncer thread measures its flushes, and waits, for a
-//! fraction of a millisecond, until the tasks that it has woken come back.
+//! writing ahead of flushes and the preparing. It has no clock either, with one exception: the syncer thread measures its
+//! flushes, and waits, for a fraction of a millisecond, until the tasks that it has woken come back.
 
 #![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 

@@ -89,10 +89,10 @@ impl Options {
         }
     }
 
-    /// Full segments are flushed without a request once they add up to this many bytes. Not each at once: a segment
-    /// that is published and recycled before that costs the disk nothing, and flushing everything would slow appends
-    /// down to the disk's pace (the next segment's name has to reach the disk behind it). Not later: this bounds the
-    /// bytes that a commit may have to flush, and the memory that is mapped.
+    /// Full segments are flushed without a request once they add up to this many bytes, whether they were written back early
+    /// or not. A log that writes late flushes none before: a segment that is published and recycled by then costs the disk
+    /// nothing. Not later: this bounds the memory that is mapped, and what a commit has to flush, unless the disk is slower
+    /// than the appends.
     pub(crate) fn flush_backlog(&self) -> u64 {
         (self.limit_bytes / 16).min(64 << 20)
     }

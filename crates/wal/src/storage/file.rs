@@ -253,7 +253,7 @@ fn begin_write_back(file: &File, range: &Range<usize>) -> io::Result<()> {
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
         // Some file systems and sandboxes do not support that call.
-        Some(libc::ENOSYS | libc::EINVAL | libc::ESPIPE | libc::EPERM) => {
+        Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL | libc::ESPIPE | libc::EPERM) => {
             Err(io::Error::new(io::ErrorKind::Unsupported, error))
         }
         _ => Err(error),

@@ -350,6 +350,25 @@ fn full_segments_are_flushed_one_by_one_and_a_commit_then_flushes_one_file() {
 }
 
 #[test]
+fn small_full_segments_are_flushed_together() {
+    let storage = MemoryStorage::new();
+    let options = Options {
+        // A fifth of the backlog is six segments and a part of the next.
+        limit_bytes: 8 * early().limit_bytes,
+        ..early()
+    };
+    let (wal, hand) = by_hand(&storage, options);
+    full_segments(&wal, &hand, 6);
+    assert!(!hand.sync());
+    full_segments(&wal, &hand, 7);
+    assert!(hand.sync());
+    assert_eq!(storage.flushes(), 7, "one of each file");
+    let durable = wal.durable_lsn().0;
+    assert!((6 * LARGE..=7 * LARGE).contains(&durable));
+    assert!(!hand.sync(), "the rest is not enough");
+}
+
+#[test]
 fn a_commit_that_comes_first_flushes_all_segments_in_order_and_nothing_twice() {
     both(|| {
         let storage = MemoryStorage::new();

@@ -83,7 +83,8 @@ fn flush(shared: &Shared, mut state: MutexGuard<'_, State>) -> Flushed {
     } = state.begin_flush();
     drop(state);
 
-    // In log order, so that a later segment's header is never ahead of the records that it claims.
+    // In log order: of an error in the middle, what lies before it is durable. Early writing may have brought later parts to
+    // the disk already, and recovery takes the longest unbroken beginning.
     let outcome = parts
         .iter()
         .try_for_each(|(map, range)| map.flush(range.clone()));
