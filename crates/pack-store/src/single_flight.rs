@@ -18,7 +18,7 @@ use forebay_meta::FrameAddress;
 use forebay_pack::{FrameRef, open_frame};
 use forebay_types::BlockKey;
 use forebay_waits::{For, waiting};
-use futures_util::stream::{self, StreamExt};
+use futures_util::future::join_all;
 use object_store::path::Path;
 
 use crate::disk_tier::FrameKey;
@@ -120,14 +120,16 @@ impl PackStore {
         if self.tiers.is_empty() {
             return vec![None; frames.len()];
         }
-        let looks: Vec<_> = frames
-            .iter()
-            .map(|frame| async move {
+        let mut found = Vec::with_capacity(frames.len());
+        // Not all looks as futures at once: a block that was written in small pieces has thousands of frames.
+        for some in frames.chunks(LOOKS_AT_ONCE) {
+            let looks = some.iter().map(|frame| {
                 let lease = lease(self.memory_of_frame(&frame.reference));
-                self.look_in_tiers(frame, lease).await
-            })
-            .collect();
-        stream::iter(looks).buffered(LOOKS_AT_ONCE).collect().await
+                self.look_in_tiers(frame, lease)
+            });
+            found.extend(join_all(looks).await);
+        }
+        found
     }
 
     /// A frame from the first tier that has it, verified. The tiers before that one get a copy.

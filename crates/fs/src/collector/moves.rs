@@ -93,7 +93,7 @@ pub(super) fn spans_of(frames: Vec<(FrameAddress, usize)>) -> Vec<Span<(FrameAdd
         let start = u64::from(frame.offset);
         (frame.pack, start..start + u64::from(frame.stored_len))
     };
-    // Most of these packs is dead, so most of what lies between the frames is gaps.
+    // Most bytes of these packs are dead, so most of what lies between the frames is gaps.
     spans(frames, place, Gaps::Unlimited)
 }
 
