@@ -89,6 +89,16 @@ impl Change {
 
 /// The change of each file that a mutant changes. All its edits are found in the unchanged sources.
 pub fn changes(mutant: &Mutant, sources: &Sources) -> Result<Vec<Change>, MisfitError> {
+    let places = places(mutant, sources)?;
+    let of_files = places.chunk_by(|(a, _), (b, _)| a.file == b.file);
+    Ok(of_files.map(|edits| change(edits, sources)).collect())
+}
+
+/// The edits of a mutant, in the order of their places in the unchanged sources.
+pub(crate) fn places<'m>(
+    mutant: &'m Mutant,
+    sources: &Sources,
+) -> Result<Vec<(Place, &'m Edit)>, MisfitError> {
     let mut places = Vec::new();
     for (index, edit) in mutant.edits.iter().enumerate() {
         places.push((place(index + 1, edit, sources)?, edit));
@@ -103,8 +113,7 @@ pub fn changes(mutant: &Mutant, sources: &Sources) -> Result<Vec<Change>, Misfit
             return Err(MisfitError::Overlap { place });
         }
     }
-    let of_files = places.chunk_by(|(a, _), (b, _)| a.file == b.file);
-    Ok(of_files.map(|edits| change(edits, sources)).collect())
+    Ok(places)
 }
 
 fn place(number: usize, edit: &Edit, sources: &Sources) -> Result<Place, MisfitError> {

@@ -78,6 +78,14 @@ impl Edit {
         lines.map(|line| line.text.trim())
     }
 
+    /// The numbers of kept lines at the beginning and at the end, which only locate the edit.
+    pub(crate) fn margins(&self) -> (usize, usize) {
+        let kept = |line: &&Line| line.kind == Kind::Kept;
+        let first = self.lines.iter().take_while(kept).count();
+        let last = self.lines.iter().rev().take_while(kept).count();
+        (first, last)
+    }
+
     /// The result of applying the edit to these lines of a source, which match the snippet. Kept lines keep their
     /// bytes. An added line keeps its indentation relative to the last snippet line before it, or else to the first one
     /// behind it.
@@ -195,6 +203,14 @@ mod tests {
         let edit = edit(" a\n+b\n").unwrap();
         assert_eq!(edit.applied(&["a\r\n"]), "a\r\nb\r\n");
         assert_eq!(edit.applied(&["a"]), "a\nb\n");
+    }
+
+    #[test]
+    fn margins_are_the_kept_lines_around_the_change() {
+        let margins = |text| edit(text).unwrap().margins();
+        assert_eq!(margins(" a\n b\n-c\n d\n+e\n f\n"), (2, 1));
+        assert_eq!(margins("-a\n"), (0, 0));
+        assert_eq!(margins("+a\n b\n"), (0, 1));
     }
 
     #[test]

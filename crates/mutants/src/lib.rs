@@ -10,6 +10,9 @@
 //!                                results.tsv (results.rs) --> table in docs/mutants.md (table.rs)
 //! ```
 //!
+//! Many mutants can be tried with one build (together.rs): the copy gets sources that have all of them (switch.rs), cargo
+//! builds all tests once (compile.rs), and suites start what it has built (direct.rs).
+//!
 //! An [`Edit`] names no file and no line. It is a hunk of a diff: lines that are kept, removed and added. The kept and
 //! removed ones must be adjacent at one place of the [`Sources`], with any indentation. So code may move to another
 //! file or another module, and the defect moves with it.
@@ -19,6 +22,8 @@
 
 mod change;
 mod checkout;
+mod compile;
+mod direct;
 mod edit;
 mod mutant;
 mod nearest;
@@ -27,7 +32,9 @@ mod results;
 mod run;
 mod sources;
 mod suite;
+mod switch;
 mod table;
+mod together;
 
 pub use change::{Change, MisfitError, changes};
 pub use edit::{Edit, EditError, Kind, Line};

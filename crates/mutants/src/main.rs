@@ -32,6 +32,19 @@ fn command() -> Command {
                         .help("Try all suites of these mutants on each of them; one that notices is enough"),
                 )
                 .arg(
+                    Arg::new("together")
+                        .long("together")
+                        .action(ArgAction::SetTrue)
+                        .conflicts_with("every")
+                        .help("Build one program that has all mutants, and choose one for each trial"),
+                )
+                .arg(
+                    Arg::new("untried")
+                        .long("untried")
+                        .action(ArgAction::SetTrue)
+                        .help("Leave out mutants that have a result and have not changed since"),
+                )
+                .arg(
                     Arg::new("limit")
                         .long("limit")
                         .value_name("SECONDS")
@@ -92,10 +105,19 @@ fn act(name: &str, matches: &ArgMatches) -> Result<bool, MutantsError> {
         "run" => {
             let options = Options {
                 every: matches.get_flag("every"),
+                together: matches.get_flag("together"),
                 limit: Duration::from_secs(matches.get_one("limit").copied().unwrap_or(600)),
                 cache: cache(),
             };
-            run(&project, &chosen()?, &options, &say)
+            let mut mutants = chosen()?;
+            if matches.get_flag("untried") {
+                mutants = project.untried(mutants)?;
+                if mutants.is_empty() {
+                    say("all have results");
+                    return Ok(true);
+                }
+            }
+            run(&project, &mutants, &options, &say)
         }
         "check" => check(&project, &chosen()?),
         "list" => list(&project, &chosen()?),

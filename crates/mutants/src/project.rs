@@ -8,7 +8,7 @@ use forebay_measure::marks::{MarkError, update};
 
 use crate::change::changes;
 use crate::mutant::{Mutant, MutantError};
-use crate::results::{Results, ResultsError};
+use crate::results::{Results, ResultsError, State};
 use crate::sources::Sources;
 use crate::table::{NAME, table};
 
@@ -48,6 +48,16 @@ pub enum MutantsError {
     /// Another run uses the copy of the checkout.
     #[error("another run is using {0}")]
     Busy(PathBuf),
+    /// The compiler rejects sources that have many mutants, at places that none of them changes.
+    #[error(
+        "the sources with mutants do not compile, at a place of no mutant; try them without --together:\n{0}"
+    )]
+    NoMutantToBlame(String),
+    /// Each of so many builds has shown other mutants that do not compile together.
+    #[error(
+        "after {0} builds mutants still do not compile together; name fewer, or try them without --together"
+    )]
+    TooManyBuilds(usize),
     /// A suite proves nothing by failing, because it fails without any defect.
     #[error("fails without any defect: {0}")]
     FailsAnyway(String),
@@ -142,6 +152,13 @@ impl Project {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Results::default()),
             Err(error) => Err(MutantsError::Io(path, error)),
         }
+    }
+
+    /// Those of these mutants that were not tried as they are now.
+    pub fn untried(&self, mut mutants: Vec<Mutant>) -> Result<Vec<Mutant>, MutantsError> {
+        let results = self.results()?;
+        mutants.retain(|mutant| matches!(results.state(mutant), State::NotTried | State::Changed));
+        Ok(mutants)
     }
 
     /// Writes results.

@@ -7,11 +7,15 @@ use std::time::{Duration, Instant};
 
 use crate::change::changes;
 use crate::checkout::Checkout;
+use crate::compile::Program;
+use crate::direct::calls;
 use crate::mutant::Mutant;
 use crate::project::{MutantsError, Project};
 use crate::results::{Outcome, Trial};
 use crate::sources::Sources;
-use crate::suite::{Ended, run_suite, said};
+use crate::suite::{Call, Ended, said};
+use crate::switch::VARIABLE;
+use crate::together::Together;
 
 /// Number of last lines shown of a suite that fails without a defect.
 const LAST_LINES: usize = 40;
@@ -21,6 +25,8 @@ const LAST_LINES: usize = 40;
 pub struct Options {
     /// Run all suites of the chosen mutants on each of them; one that notices is enough then.
     pub every: bool,
+    /// Build one program that has all mutants, and try those alone that it cannot have.
+    pub together: bool,
     /// Time limit of a suite; one that takes longer counts as having noticed.
     pub limit: Duration,
     /// The folder for the copy of the checkout and its builds.
@@ -37,21 +43,31 @@ pub fn run(
 ) -> Result<bool, MutantsError> {
     let copy = Checkout::copy(project.root(), &options.cache)?;
     let sources = Sources::load(&copy.tree).map_err(MutantsError::io(&copy.tree))?;
-    let suites: BTreeSet<_> = mutants.iter().flat_map(|mutant| &mutant.suites).collect();
-    let runner = Runner {
+    let mut runner = Runner {
         project,
         options,
         say,
         copy,
         sources,
-        suites: suites.into_iter().map(String::as_str).collect(),
+        suites: Vec::new(),
+        programs: None,
         date: today()?,
     };
-    runner.try_without_a_defect()?;
     let mut caught = 0;
-    for mutant in mutants {
-        caught += usize::from(runner.try_mutant(mutant)?);
+    let mut alone: Vec<_> = mutants.iter().collect();
+    if options.together {
+        let Checkout { tree, target, .. } = &runner.copy;
+        let together = Together::build(mutants, &runner.sources, tree, target, say)?;
+        for (mutant, why) in &together.alone {
+            say(&format!("  alone: {}: {why}", mutant.name));
+        }
+        alone = together.alone.iter().map(|(mutant, _)| *mutant).collect();
+        runner.programs = Some(together.programs);
+        caught += runner.try_all(&together.mutants)?;
+        runner.programs = None;
+        runner.copy.clean()?;
     }
+    caught += runner.try_all(&alone)?;
     project.publish(&mut project.results()?)?;
     let failed = mutants.len() - caught;
     say(&format!("{caught} passed, {failed} failed"));
@@ -65,8 +81,10 @@ struct Runner<'a> {
     copy: Checkout,
     /// The sources of the copy without a defect.
     sources: Sources,
-    /// The suites of all chosen mutants.
+    /// The suites of all mutants that are to be tried now.
     suites: Vec<&'a str>,
+    /// The programs of a build that has all mutants; `None` if each mutant is built alone.
+    programs: Option<Vec<Program>>,
     date: String,
 }
 
@@ -80,12 +98,38 @@ struct Tried<'a> {
     does_not_compile: bool,
 }
 
-impl Runner<'_> {
+impl<'a> Runner<'a> {
+    /// Tries mutants, after their suites without a defect. Returns how many were caught.
+    fn try_all(&mut self, mutants: &[&'a Mutant]) -> Result<usize, MutantsError> {
+        if mutants.is_empty() {
+            return Ok(0);
+        }
+        let suites: BTreeSet<_> = mutants.iter().flat_map(|mutant| &mutant.suites).collect();
+        self.suites = suites.into_iter().map(String::as_str).collect();
+        self.try_without_a_defect()?;
+        let mut caught = 0;
+        for mutant in mutants {
+            caught += usize::from(match self.programs {
+                Some(_) => self.try_built(mutant)?,
+                None => self.try_mutant(mutant)?,
+            });
+        }
+        Ok(caught)
+    }
+
+    /// Tries a mutant that the programs have. Returns true if it was caught.
+    fn try_built(&self, mutant: &Mutant) -> Result<bool, MutantsError> {
+        let began = Instant::now();
+        let tried = self.try_suites(mutant)?;
+        self.note(mutant, &tried)?;
+        self.report(mutant, &tried, began.elapsed())
+    }
+
     fn try_without_a_defect(&self) -> Result<(), MutantsError> {
         (self.say)("without a defect:");
         for suite in &self.suites {
             let began = Instant::now();
-            let ended = self.run_suite(suite)?;
+            let ended = self.run_suite(suite, None)?;
             if ended == Ended::RanNothing {
                 return Err(MutantsError::RunsNothing((*suite).to_owned()));
             }
@@ -98,7 +142,11 @@ impl Runner<'_> {
             let seconds = began.elapsed().as_secs_f64();
             (self.say)(&format!("  passes in {seconds:.1} s: {suite}"));
         }
-        self.copy.clean()
+        match self.programs {
+            // The tree has the sources of the programs, which tests may read.
+            Some(_) => Ok(()),
+            None => self.copy.clean(),
+        }
     }
 
     /// Tries a mutant with its suites. Returns true if it was caught.
@@ -131,7 +179,7 @@ impl Runner<'_> {
         };
         let mut tried = Tried::default();
         for suite in suites {
-            match self.run_suite(suite)? {
+            match self.run_suite(suite, Some(&mutant.name))? {
                 Ended::Passed | Ended::RanNothing => tried.missed.push(suite),
                 Ended::Failed => tried.caught.push(suite),
                 Ended::TooLate => {
@@ -147,11 +195,25 @@ impl Runner<'_> {
         Ok(tried)
     }
 
-    fn run_suite(&self, suite: &str) -> Result<Ended, MutantsError> {
+    /// Runs a suite with a mutant, which the programs or the tree have.
+    fn run_suite(&self, suite: &str, mutant: Option<&str>) -> Result<Ended, MutantsError> {
         let Checkout {
             tree, target, log, ..
         } = &self.copy;
-        run_suite(suite, tree, target, self.options.limit, log)
+        let Some(programs) = &self.programs else {
+            return Call::of_shell(suite, tree, target).run(self.options.limit, log);
+        };
+        let mut ended = Ended::RanNothing;
+        for mut call in calls(suite, programs, tree).unwrap_or_default() {
+            let variable = mutant.map(|name| (VARIABLE.to_owned(), name.into()));
+            call.variables.extend(variable);
+            match call.run(self.options.limit, log)? {
+                Ended::RanNothing => {}
+                Ended::Passed => ended = Ended::Passed,
+                noticed => return Ok(noticed),
+            }
+        }
+        Ok(ended)
     }
 
     fn note(&self, mutant: &Mutant, tried: &Tried<'_>) -> Result<(), MutantsError> {

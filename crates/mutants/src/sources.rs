@@ -99,6 +99,12 @@ impl Sources {
         &self.files[file].1
     }
 
+    /// The contents of the file at a path.
+    pub(crate) fn text_of(&self, path: &Path) -> Option<&str> {
+        let (_, text) = self.files.iter().find(|(other, _)| other == path)?;
+        Some(text)
+    }
+
     /// The lines that contain a word.
     pub(crate) fn places_of_word(&self, word: &str) -> &[Place] {
         let words = self.words.get_or_init(|| {

@@ -1,13 +1,15 @@
 //! One run of a suite.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::project::MutantsError;
+use crate::switch;
 
 /// How a suite ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,48 +24,70 @@ pub(crate) enum Ended {
     DidNotCompile,
 }
 
-/// Runs a command in a folder, for at most `limit`; its output goes into a log.
-pub(crate) fn run_suite(
-    suite: &str,
-    folder: &Path,
-    target: &Path,
-    limit: Duration,
-    log: &Path,
-) -> Result<Ended, MutantsError> {
-    let out = File::create(log).map_err(MutantsError::io(log))?;
-    let err = out.try_clone().map_err(MutantsError::io(log))?;
-    // `timeout` gives the suite a process group and ends all of it. `setpriv` makes `timeout` end together with this
-    // process, because the keys that end this process do not reach that group.
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--pdeathsig", "TERM", "timeout", "--kill-after=10"])
-        .arg(limit.as_secs().to_string())
-        .args(["bash", "-c", suite])
-        .current_dir(folder)
-        .env("CARGO_TARGET_DIR", target)
-        .env("CARGO_TERM_COLOR", "never")
-        .stdin(Stdio::null())
-        .stdout(out)
-        .stderr(err);
-    // The caller's own settings must not change a test.
-    for (name, _) in env::vars_os() {
-        if name.to_string_lossy().starts_with("FOREBAY_") {
-            command.env_remove(name);
+/// A command of a suite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// The program with its arguments.
+    pub(crate) command: Vec<OsString>,
+    /// The folder in which it runs.
+    pub(crate) folder: PathBuf,
+    /// What it has in its environment besides that of this process.
+    pub(crate) variables: Vec<(String, OsString)>,
+    /// A time limit of its own.
+    pub(crate) limit: Option<Duration>,
+}
+
+impl Call {
+    /// A suite as a shell runs it; cargo builds into the folder `target`.
+    pub(crate) fn of_shell(suite: &str, folder: &Path, target: &Path) -> Call {
+        Call {
+            command: ["bash", "-c", suite].map(OsString::from).to_vec(),
+            folder: folder.to_owned(),
+            variables: vec![
+                ("CARGO_TARGET_DIR".to_owned(), target.into()),
+                ("CARGO_TERM_COLOR".to_owned(), "never".into()),
+            ],
+            limit: None,
         }
     }
-    let status = command.status().map_err(|error| MutantsError::Program {
-        command: format!("{command:?}"),
-        error: error.to_string(),
-    })?;
-    Ok(match status.code() {
-        Some(0) if runs_nothing(&said(log)?) => Ended::RanNothing,
-        Some(0) => Ended::Passed,
-        // 137: it had to be killed, together with `timeout`.
-        Some(124 | 137) => Ended::TooLate,
-        None if status.signal() == Some(9) => Ended::TooLate,
-        _ if said(log)?.contains("error: could not compile") => Ended::DidNotCompile,
-        _ => Ended::Failed,
-    })
+
+    /// Runs the command for at most `limit`; its output goes into a log.
+    pub(crate) fn run(&self, limit: Duration, log: &Path) -> Result<Ended, MutantsError> {
+        let out = File::create(log).map_err(MutantsError::io(log))?;
+        let err = out.try_clone().map_err(MutantsError::io(log))?;
+        let limit = self.limit.map_or(limit, |own| own.min(limit));
+        // `timeout` gives the suite a process group and ends all of it. `setpriv` makes `timeout` end together with
+        // this process, because the keys that end this process do not reach that group.
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "TERM", "timeout", "--kill-after=10"])
+            .arg(limit.as_secs().to_string())
+            .args(&self.command)
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err);
+        // The caller's own settings must not change a test.
+        for (name, _) in env::vars_os() {
+            if name.to_string_lossy().starts_with("FOREBAY_") || name == switch::VARIABLE {
+                command.env_remove(name);
+            }
+        }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        let status = command.status().map_err(|error| MutantsError::Program {
+            command: format!("{command:?}"),
+            error: error.to_string(),
+        })?;
+        Ok(match status.code() {
+            Some(0) if runs_nothing(&said(log)?) => Ended::RanNothing,
+            Some(0) => Ended::Passed,
+            // 137: it had to be killed, together with `timeout`.
+            Some(124 | 137) => Ended::TooLate,
+            None if status.signal() == Some(9) => Ended::TooLate,
+            _ if said(log)?.contains("error: could not compile") => Ended::DidNotCompile,
+            _ => Ended::Failed,
+        })
+    }
 }
 
 /// Whether test binaries ran, and none of them had a test to run. A suite that is no `cargo test` prints no such line.
@@ -90,7 +114,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let limit = Duration::from_secs(1);
-        let ended = run_suite(suite, folder.path(), Path::new("/built"), limit, &log).unwrap();
+        let call = Call::of_shell(suite, folder.path(), Path::new("/built"));
+        let ended = call.run(limit, &log).unwrap();
         (ended, said(&log).unwrap())
     }
 
@@ -109,6 +134,17 @@ mod tests {
         assert_eq!(run(none).0, Ended::RanNothing);
         let one = format!("{none}; echo 'running 1 test'");
         assert_eq!(run(&one).0, Ended::Passed);
+    }
+
+    #[test]
+    fn a_command_has_its_own_limit_and_environment() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let mut call = Call::of_shell("echo $A; sleep 20", folder.path(), folder.path());
+        call.variables.push(("A".to_owned(), "b".into()));
+        call.limit = Some(Duration::from_secs(1));
+        let ended = call.run(Duration::from_secs(60), &log).unwrap();
+        assert_eq!((ended, said(&log).unwrap()), (Ended::TooLate, "b\n".into()));
     }
 
     #[test]

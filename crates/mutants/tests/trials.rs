@@ -58,6 +58,7 @@ impl Small {
     fn run(&self, every: bool, limit: u64) -> Result<bool, MutantsError> {
         let options = Options {
             every,
+            together: false,
             limit: Duration::from_secs(limit),
             cache: self.folder.path().join("cache"),
         };
