@@ -132,7 +132,7 @@ impl Tree {
 fn blamed(switches: &Switches<'_>, errors: &[CompilerError]) -> BTreeMap<String, String> {
     let mut blamed = BTreeMap::new();
     for error in errors {
-        let mut places = error.places.iter();
+        let places = error.places.iter();
         let owners = places
             .map(|(path, line)| switches.owners(path, *line))
             .find(|owners| !owners.is_empty());
