@@ -1,6 +1,6 @@
 //! Runs the trials: each mutant with its suites.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -19,6 +19,11 @@ use crate::together::Together;
 
 /// Number of last lines shown of a suite that fails without a defect.
 const LAST_LINES: usize = 40;
+
+/// A suite without builds that takes so many times its time without a defect has noticed, after `LEAST_LIMIT` at the
+/// earliest: other work on the machine may take time as well.
+const LONGER: u32 = 20;
+const LEAST_LIMIT: Duration = Duration::from_secs(60);
 
 /// Options of a run.
 #[derive(Clone, Debug)]
@@ -51,6 +56,7 @@ pub fn run(
         sources,
         suites: Vec::new(),
         programs: None,
+        limits: BTreeMap::new(),
         date: today()?,
     };
     let mut caught = 0;
@@ -85,6 +91,8 @@ struct Runner<'a> {
     suites: Vec<&'a str>,
     /// The programs of a build that has all mutants; `None` if each mutant is built alone.
     programs: Option<Vec<Program>>,
+    /// How long suites of the programs may take, by their times without a defect.
+    limits: BTreeMap<&'a str, Duration>,
     date: String,
 }
 
@@ -125,7 +133,7 @@ impl<'a> Runner<'a> {
         self.report(mutant, &tried, began.elapsed())
     }
 
-    fn try_without_a_defect(&self) -> Result<(), MutantsError> {
+    fn try_without_a_defect(&mut self) -> Result<(), MutantsError> {
         (self.say)("without a defect:");
         for suite in &self.suites {
             let began = Instant::now();
@@ -139,7 +147,12 @@ impl<'a> Runner<'a> {
                 (self.say)(&lines[lines.len().saturating_sub(LAST_LINES)..].join("\n"));
                 return Err(MutantsError::FailsAnyway((*suite).to_owned()));
             }
-            let seconds = began.elapsed().as_secs_f64();
+            let took = began.elapsed();
+            if self.programs.is_some() {
+                let limit = (took * LONGER).max(LEAST_LIMIT);
+                self.limits.insert(suite, limit.min(self.options.limit));
+            }
+            let seconds = took.as_secs_f64();
             (self.say)(&format!("  passes in {seconds:.1} s: {suite}"));
         }
         match self.programs {
@@ -203,11 +216,12 @@ impl<'a> Runner<'a> {
         let Some(programs) = &self.programs else {
             return Call::of_shell(suite, tree, target).run(self.options.limit, log);
         };
+        let limit = self.limits.get(suite).unwrap_or(&self.options.limit);
         let mut ended = Ended::RanNothing;
         for mut call in calls(suite, programs, tree).unwrap_or_default() {
             let variable = mutant.map(|name| (VARIABLE.to_owned(), name.into()));
             call.variables.extend(variable);
-            match call.run(self.options.limit, log)? {
+            match call.run(*limit, log)? {
                 Ended::RanNothing => {}
                 Ended::Passed => ended = Ended::Passed,
                 noticed => return Ok(noticed),
