@@ -85,6 +85,12 @@ pub(super) const CASES: &[Case] = &[
         |v| {
             trashed(v);
             v.delete(&OWNER);
+        },
+        &["wrong-trash-owner"],
+    ),
+    (
+        |v| {
+            trashed(v);
             // Of another user, of a directory, of a file with a name, and of nothing.
             for (uid, inode) in [(7, 9), (0, 8), (0, 3), (0, 50)] {
                 v.put(&Key::TrashOwner(uid, Inode(inode)), &TrashOwner);
