@@ -1,4 +1,4 @@
-//! One build of all test programs, and what the compiler says against it.
+//! One build of all test programs, and the errors of the compiler.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ const LAST_LINES: usize = 20;
 /// Result of a build.
 #[derive(Debug, Default)]
 pub(crate) struct Build {
-    /// What it built.
+    /// The executable files.
     pub(crate) programs: Vec<Program>,
     /// The errors of the compiler; without any, all was built.
     pub(crate) errors: Vec<CompilerError>,

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_of_the_build_is_left_to_the_shell() {
+    fn other_commands_are_left_to_the_shell() {
         for suite in [
             "tests/crash.sh",
             "cargo test -p a --release",

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Many mutants can be tried with one build (together.rs): the copy gets sources that have all of them (switch.rs), cargo
-//! builds all tests once (compile.rs), and suites start what it has built (direct.rs).
+//! builds all tests once (compile.rs), and suites start those programs (direct.rs).
 //!
 //! An [`Edit`] names no file and no line. It is a hunk of a diff: lines that are kept, removed and added. The kept and
 //! removed ones must be adjacent at one place of the [`Sources`], with any indentation. So code may move to another

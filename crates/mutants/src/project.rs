@@ -53,7 +53,7 @@ pub enum MutantsError {
         "the sources with mutants do not compile, at a place of no mutant; try them without --together:\n{0}"
     )]
     NoMutantToBlame(String),
-    /// Each of so many builds has shown other mutants that do not compile together.
+    /// Each of this number of builds has shown other mutants that do not compile together.
     #[error(
         "after {0} builds mutants still do not compile together; name fewer, or try them without --together"
     )]

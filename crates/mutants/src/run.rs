@@ -20,9 +20,10 @@ use crate::together::Together;
 /// Number of last lines shown of a suite that fails without a defect.
 const LAST_LINES: usize = 40;
 
-/// A suite without builds that takes so many times its time without a defect has noticed, after `LEAST_LIMIT` at the
-/// earliest: other work on the machine may take time as well.
+/// A suite of programs that are built has noticed when it takes this many times as long as without a defect.
 const LONGER: u32 = 20;
+
+/// The least limit of such a suite, because other work on the machine delays it as well.
 const LEAST_LIMIT: Duration = Duration::from_secs(60);
 
 /// Options of a run.

@@ -31,7 +31,7 @@ pub(crate) struct Call {
     pub(crate) command: Vec<OsString>,
     /// The folder in which it runs.
     pub(crate) folder: PathBuf,
-    /// What it has in its environment besides that of this process.
+    /// Variables of its environment besides those of this process.
     pub(crate) variables: Vec<(String, OsString)>,
     /// A time limit of its own.
     pub(crate) limit: Option<Duration>,

@@ -18,7 +18,7 @@ const ROUNDS: usize = 20;
 /// A program that has many mutants.
 #[derive(Debug, Default)]
 pub(crate) struct Together<'m> {
-    /// What was built.
+    /// The executable files of the build.
     pub(crate) programs: Vec<Program>,
     /// The mutants that it has.
     pub(crate) mutants: Vec<&'m Mutant>,

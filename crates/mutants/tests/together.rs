@@ -102,7 +102,7 @@ fn small(root: &Path) -> Project {
 }
 
 #[test]
-fn what_compiles_together_is_tried_with_one_build_and_the_rest_alone() {
+fn mutants_that_compile_together_share_a_build_and_the_rest_is_tried_alone() {
     let folder = tempfile::tempdir().unwrap();
     let project = small(&folder.path().join("root"));
     let options = Options {

@@ -120,7 +120,7 @@ impl A {
     }
 
     #[test]
-    fn what_has_no_body_of_whole_lines_is_no_function() {
+    fn a_function_has_a_body_of_whole_lines() {
         assert_eq!(found("fn a();\nfn b() {}\nfn c() { d() }\n"), []);
         assert_eq!(
             found("trait T {\n    fn a(\n        &self,\n    );\n}\n"),

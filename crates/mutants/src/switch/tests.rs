@@ -104,7 +104,7 @@ fn kept_lines_may_be_outside_of_the_body() {
 }
 
 #[test]
-fn what_is_not_in_the_body_of_one_function_is_tried_alone() {
+fn a_change_outside_of_a_body_is_tried_alone() {
     let source = "const A: u32 = 1;\n\nfn a() -> u32 {\n    one()\n}\n\nconst fn b() {\n    two()\n}\n\nfn c() {\n    three();\n}\n";
     for (edits, expected) in [
         (
