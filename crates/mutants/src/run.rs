@@ -21,7 +21,7 @@ use crate::together::Together;
 const LAST_LINES: usize = 40;
 
 /// A suite of programs that are built has noticed when it takes this many times as long as without a defect.
-const LONGER: u32 = 20;
+const LONGER: u32 = 8;
 
 /// The least limit of such a suite, because other work on the machine delays it as well.
 const LEAST_LIMIT: Duration = Duration::from_secs(60);
