@@ -10,7 +10,7 @@ use super::{Place, TIMEOUT};
 
 /// The head of each library.
 const HEAD: &str = "#include <fcntl.h>\n#include <stdarg.h>\n#include <string.h>\n#include <unistd.h>\n\
-                    #include <sys/syscall.h>\n";
+                    #include <sys/stat.h>\n#include <sys/syscall.h>\n";
 
 fn library(place: &Place, name: &str, text: &str) -> String {
     let (source, library) = (
@@ -65,7 +65,10 @@ impl HeldPacks {
                  va_start(more, flags);\n\
                  int mode = flags & O_CREAT ? va_arg(more, int) : 0;\n\
                  va_end(more);\n\
-                 int held = strstr(path, \"/packs/\") && (flags & O_ACCMODE) {compared} O_RDONLY;\n\
+                 struct stat it;\n\
+                 /* A new pack is flushed with its folder, which is opened for reading. */\n\
+                 int is_folder = stat(path, &it) == 0 && S_ISDIR(it.st_mode);\n\
+                 int held = strstr(path, \"/packs/\") && !is_folder && (flags & O_ACCMODE) {compared} O_RDONLY;\n\
                  while (held && access({hold:?}, F_OK) == 0) {{\n\
                      close(syscall(SYS_openat, AT_FDCWD, {waiting:?}, O_WRONLY | O_CREAT, 0600));\n\
                      usleep(1000);\n\
