@@ -1,6 +1,7 @@
 //! A copy of the checkout, into which defects are put.
 
 use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -46,19 +47,13 @@ impl Checkout {
             }
         }
         let tree = cache.join("tree");
-        if tree.exists() {
-            fs::remove_dir_all(&tree).map_err(MutantsError::io(&tree))?;
-        }
         let head = git(root, &["rev-parse", "HEAD"])?;
         let mut commit = git(root, &["rev-parse", "--short=10", "HEAD"])?
             .trim()
             .to_owned();
-        let (from, to) = (root.to_string_lossy(), tree.to_string_lossy());
-        git(
-            root,
-            &["clone", "--quiet", "--shared", "--no-checkout", &from, &to],
-        )?;
-        git(&tree, &["checkout", "--quiet", "--detach", head.trim()])?;
+        if update(root, &tree, head.trim()).is_err() {
+            clone(root, &tree, head.trim())?;
+        }
 
         let changes = cache.join("uncommitted.patch");
         let shown = changes.to_string_lossy();
@@ -102,6 +97,35 @@ impl Checkout {
         git(&self.tree, &["clean", "--quiet", "--force", "-d"])?;
         Ok(())
     }
+}
+
+/// Brings an earlier copy to a commit. Files that are the same keep their times, so that cargo builds only what differs.
+fn update(root: &Path, tree: &Path, commit: &str) -> Result<(), MutantsError> {
+    if !tree.join(".git").exists() {
+        // Git would take a folder above it for the copy.
+        return Err(MutantsError::io(tree)(io::ErrorKind::NotFound.into()));
+    }
+    git(tree, &["fetch", "--quiet", &root.to_string_lossy(), "HEAD"])?;
+    git(
+        tree,
+        &["checkout", "--quiet", "--force", "--detach", commit],
+    )?;
+    git(tree, &["clean", "--quiet", "--force", "-d", "-x"])?;
+    Ok(())
+}
+
+/// Makes the copy at a commit, in place of anything that is there.
+fn clone(root: &Path, tree: &Path, commit: &str) -> Result<(), MutantsError> {
+    if tree.exists() {
+        fs::remove_dir_all(tree).map_err(MutantsError::io(tree))?;
+    }
+    let (from, to) = (root.to_string_lossy(), tree.to_string_lossy());
+    git(
+        root,
+        &["clone", "--quiet", "--shared", "--no-checkout", &from, &to],
+    )?;
+    git(tree, &["checkout", "--quiet", "--detach", commit])?;
+    Ok(())
 }
 
 /// Runs git in a folder, and returns its output.
@@ -166,6 +190,32 @@ mod tests {
         let read = |name: &str| fs::read_to_string(copy.tree.join(name)).unwrap();
         assert_eq!((read("a"), read("b")), ("changed\n".into(), "new\n".into()));
         assert!(!copy.tree.join("left").exists());
+    }
+
+    #[test]
+    fn what_is_the_same_in_the_next_copy_keeps_its_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, cache) = (folder.path().join("root"), folder.path().join("cache"));
+        repository(&root);
+        fs::write(root.join("b"), "first\n").unwrap();
+        git(&root, &["add", "b"]).unwrap();
+        let copy = Checkout::copy(&root, &cache).unwrap();
+        let tree = copy.tree.clone();
+        let time = |name: &str| fs::metadata(tree.join(name)).unwrap().modified().unwrap();
+        let before = (time("a"), time("b"));
+        drop(copy);
+        // Longer than the steps in which files have times.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::write(root.join("b"), "second\n").unwrap();
+        drop(Checkout::copy(&root, &cache).unwrap());
+        assert_eq!(time("a"), before.0);
+        assert!(time("b") > before.1);
+        assert_eq!(fs::read_to_string(tree.join("b")).unwrap(), "second\n");
+        // A copy that an interrupted run has left broken is made again.
+        fs::remove_dir_all(tree.join(".git")).unwrap();
+        fs::write(tree.join("a"), "defect\n").unwrap();
+        drop(Checkout::copy(&root, &cache).unwrap());
+        assert_eq!(fs::read_to_string(tree.join("a")).unwrap(), "committed\n");
     }
 
     #[test]
