@@ -10,8 +10,8 @@ use crate::seal::{self, SEAL_BYTES};
 /// When the log begins to write records to the disk. Records are durable after a flush either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteBack {
-    /// In steps of so many bytes, as soon as they are complete: less is left for a flush, and the disk's queue never
-    /// holds one long burst. Storages that cannot do that make it [`Late`](Self::Late).
+    /// In steps of this many bytes, when all records of a step are complete. Less is left for a flush, and the disk's queue
+    /// never holds one long burst. Storages that cannot do that make it [`Late`](Self::Late).
     Early(u64),
     /// When they are flushed. Segments that are published and recycled before that cost the disk nothing.
     Late,

@@ -256,7 +256,7 @@ async fn a_small_gap_comes_with_the_frames_and_its_memory_is_leased_while_they_h
     assert_eq!((got.gets, got.bytes_got), (1, 4 * MIDDLE_STORED));
     assert_eq!(asked.lock().iter().sum::<u64>(), 4 * MIDDLE_STORED);
     drop(waiters);
-    // The headers are a part of what is given back.
+    // What was leased for headers was given back.
     assert_eq!(cache.leased_bytes(), 3 * MIDDLE + MIDDLE_STORED);
     outcomes.truncate(1);
     let (_, last) = outcomes.pop().unwrap();
