@@ -190,10 +190,6 @@ fn put_and_deleted_at_once(bucket: &Bucket) -> (Life, PathBuf) {
     let pack = packs[0].clone();
     flip(&pack);
     let life = bucket.start(cached);
-    // The two looks for orphans of the gateway before this one are over: they would find the pack as well.
-    for _ in 0..3 {
-        settled(&life, bucket);
-    }
     let controls = &bucket.controls;
     controls.pack_puts.close();
     life.volume.start_scrub(Duration::ZERO).unwrap();
