@@ -11,7 +11,7 @@ use forebay_meta::volume::keys::{Expected, VolumeKeys};
 use forebay_meta::{Catalog, VolumeDescriptor};
 use forebay_object::Store;
 use forebay_wal::LogKeys;
-use futures_util::future::{join, try_join};
+use futures_util::future::join;
 
 use super::folder::{Local, Outlook};
 use super::format::{FirstState, Made};
@@ -66,10 +66,10 @@ pub(super) async fn claim(
             (identified, Some(None), Some(made.first))
         }
         None => {
-            let looked = async { Ok(look_ahead(store, environment).await) };
-            let both = try_join(identify(store, environment, &expected), looked);
-            let (identified, note) = both.await?;
-            (identified, note, None)
+            // Both to their end: a request that was sent and dropped would be counted by nobody but the bucket.
+            let looked = look_ahead(store, environment);
+            let (identified, note) = join(identify(store, environment, &expected), looked).await;
+            (identified?, note, None)
         }
     };
     drop(expected);

@@ -75,16 +75,45 @@ impl HttpConnector for ObservedConnector {
         let method = method(request.method(), request.uri(), has_source);
         let observer = Observer::new(&self.requests, method);
         let sent = request.body().content_length().unwrap_or(0);
-        let (since, answer) = (Instant::now(), self.inner.call(request));
+        let answer = self.inner.call(request);
+        let mut sent = Sent {
+            observer,
+            bytes: sent,
+            since: Instant::now(),
+            answer: (Ended::Unanswered, 0),
+        };
         HttpConnectorFuture::new(async move {
             let answer = answer.await;
-            let (ended, received) = match &answer {
-                Ok(answer) => (ended(answer.status().as_u16()), length(method, answer)),
-                Err(_) => (Ended::Unanswered, 0),
-            };
-            observer.ended(ended, since.elapsed(), (sent, received));
+            if let Ok(answer) = &answer {
+                sent.answered(ended(answer.status().as_u16()), length(method, answer));
+            }
             answer
         })
+    }
+}
+
+/// A request that is under way. Observed when it is dropped, so that a request which is given up before its answer counts as
+/// well: the server may have carried it out, and has it on the bill.
+struct Sent {
+    observer: Observer,
+    /// Bytes of its body.
+    bytes: u64,
+    since: Instant,
+    /// How it has ended so far, and the bytes of the answer's body.
+    answer: (Ended, u64),
+}
+
+impl Sent {
+    fn answered(&mut self, ended: Ended, received: u64) {
+        self.answer = (ended, received);
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        let (ended, received) = self.answer;
+        let bytes = (self.bytes, received);
+        self.observer.ended(ended, self.since.elapsed(), bytes);
     }
 }
 
@@ -134,7 +163,55 @@ fn method(method: &str, uri: &str, has_source: bool) -> Method {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+
+    use aws_sdk_s3::config::http::HttpResponse;
+    use aws_sdk_s3::primitives::SdkBody;
+
     use super::*;
+    use crate::requests::{Cause, Total};
+
+    /// Answers requests of one byte with two bytes, and others never.
+    #[derive(Debug)]
+    struct Server;
+
+    impl HttpConnector for Server {
+        fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+            if request.body().content_length() != Some(1) {
+                return HttpConnectorFuture::new(pending());
+            }
+            let status = 200.try_into().unwrap();
+            let answer = HttpResponse::new(status, SdkBody::from("12"));
+            HttpConnectorFuture::new(ready(Ok(answer)))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_given_up_is_counted_as_well() {
+        let requests = Arc::new(Requests::default());
+        let connector = ObservedConnector {
+            inner: SharedHttpConnector::new(Server),
+            requests: requests.clone(),
+        };
+        let call = |body: &'static str| {
+            let mut request = HttpRequest::new(SdkBody::from(body));
+            request.set_method("PUT").unwrap();
+            request.set_uri("http://s/b/k").unwrap();
+            connector.call(request)
+        };
+        call("1").await.unwrap();
+        drop(call("123"));
+        let totals: Vec<_> = requests.totals().collect();
+        let expected = Total {
+            method: Method::Put,
+            cause: Cause::Other,
+            requests: 2,
+            sent_bytes: 4,
+            received_bytes: 2,
+        };
+        assert_eq!(totals, [expected]);
+        assert_eq!(requests.ended_total(Ended::Unanswered), 1);
+    }
 
     #[test]
     fn methods_are_known_by_their_requests() {
