@@ -86,7 +86,8 @@ pub enum Ended {
     Throttled,
     /// The server failed (any other 5xx).
     Failed,
-    /// There was no answer: the server was not reached, closed the connection, or did not answer in time.
+    /// There was no answer: the server was not reached, closed the connection, did not answer in time, or its caller gave the
+    /// request up.
     Unanswered,
 }
 
