@@ -66,7 +66,7 @@ pub(super) async fn claim(
             (identified, Some(None), Some(made.first))
         }
         None => {
-            // Both to their end: a request that was sent and dropped would be counted by nobody but the bucket.
+            // Both to their end: of a request that is dropped, nobody but the bucket counts the answer.
             let looked = look_ahead(store, environment);
             let (identified, note) = join(identify(store, environment, &expected), looked).await;
             (identified?, note, None)
