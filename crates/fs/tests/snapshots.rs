@@ -74,20 +74,20 @@ fn write(life: &Life, inode: Inode, seed: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
+/// Commits a change of metadata. The collector begins after a commit.
+fn commit(life: &Life) {
+    let mode = SetAttributes {
+        mode: Some(0o755),
+        ..Default::default()
+    };
+    life.set(&ROOT, Inode::ROOT, mode).unwrap();
+    life.flush();
+}
+
 /// Waits until the bucket has no packs but those of live files and of snapshots, and returns the bytes of all packs.
 pub(crate) fn settled(life: &Life, bucket: &Bucket) -> u64 {
     eventually("dead packs that no snapshot holds are deleted", || {
-        // The collector begins after a commit.
-        life.set(
-            &ROOT,
-            Inode::ROOT,
-            SetAttributes {
-                mode: Some(0o755),
-                ..Default::default()
-            },
-        )
-        .unwrap();
-        life.flush();
+        commit(life);
         let status = life.volume.status();
         let space = status.collector.space.as_ref();
         let are_deleted = status.snapshots == names(life).len();

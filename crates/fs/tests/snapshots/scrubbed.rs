@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay_fs::{DamageState, Expected, FsConfig, MIN_DISK_CACHE};
 use forebay_types::Inode;
 
-use super::{MIB, all, content, delete, eager, settled, snapshot, write};
+use super::{MIB, all, commit, content, delete, eager, settled, snapshot, write};
 use crate::common::{Bucket, Life, eventually};
 use crate::scrub::{is_over, scrub, status};
 use crate::sealing::key_file;
@@ -181,7 +181,7 @@ fn the_header_of_a_held_pack_is_written_again_and_keeps_no_frame_from_being_heal
 }
 
 /// A gateway that has begun to delete the snapshot of a damaged pack, while its scrub is about to put that pack again.
-/// Both wait: the PUT, and the DELETE.
+/// Both wait: the PUT, and the DELETEs of all its packs. A look for orphans deletes packs from the age of a millisecond on.
 fn put_and_deleted_at_once(bucket: &Bucket) -> (Life, PathBuf) {
     let life = bucket.start(cached);
     let (file, _, old, packs) = with_held(bucket, &life);
@@ -189,7 +189,10 @@ fn put_and_deleted_at_once(bucket: &Bucket) -> (Life, PathBuf) {
     life.stop();
     let pack = packs[0].clone();
     flip(&pack);
-    let life = bucket.start(cached);
+    let life = bucket.start(|config| {
+        cached(config);
+        config.orphan_grace = Duration::from_millis(1);
+    });
     let controls = &bucket.controls;
     controls.pack_puts.close();
     life.volume.start_scrub(Duration::ZERO).unwrap();
@@ -199,7 +202,8 @@ fn put_and_deleted_at_once(bucket: &Bucket) -> (Life, PathBuf) {
     controls.pack_deletes.close();
     delete(&life, "before").unwrap();
     eventually("it is about to be deleted", || {
-        controls.pack_deletes.held() == 1
+        commit(&life);
+        controls.pack_deletes.held() == packs.len()
     });
     (life, pack)
 }
@@ -209,6 +213,8 @@ fn a_held_pack_that_is_put_after_its_deletion_is_deleted_again() {
     let bucket = Bucket::new();
     let (life, pack) = put_and_deleted_at_once(&bucket);
     let controls = &bucket.controls;
+    // The look for a pack that came back waits until it is there: its grace time is a millisecond here.
+    controls.pack_looks.close();
     // The record that it is dead stays for now.
     controls.manifest_puts.close();
     controls.pack_deletes.open();
@@ -219,6 +225,11 @@ fn a_held_pack_that_is_put_after_its_deletion_is_deleted_again() {
     controls.pack_puts.open();
     eventually("the scrub ends", || is_over(&life));
     assert!(pack.exists(), "it was put after its deletion");
+    // Too young for each look for orphans, which would hide that nobody has noted it.
+    let put = fs::File::options().write(true).open(&pack).unwrap();
+    let later = put.metadata().unwrap().modified().unwrap() + Duration::from_secs(3600);
+    put.set_modified(later).unwrap();
+    controls.pack_looks.open();
     controls.manifest_puts.open();
     settled(&life, &bucket);
     assert!(!pack.exists());

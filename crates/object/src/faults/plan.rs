@@ -88,6 +88,8 @@ pub struct Faults {
     pub pack_puts: Gate,
     /// Before packs are read.
     pub pack_gets: Gate,
+    /// Before a request that asks only whether a pack is there.
+    pub pack_looks: Gate,
     /// Before anything but packs is put: the metadata.
     pub meta_puts: Gate,
     /// Before a manifest is put, the moment at which a commit takes effect.

@@ -252,6 +252,9 @@ impl ObjectStore for FaultyStore {
         let _under_way = self.faults.under_way();
         self.faults.everything.pass().await;
         if is_pack(location) {
+            if options.head {
+                self.faults.pack_looks.pass().await;
+            }
             self.faults.pass_pack_get(location.as_ref()).await;
         }
         let (kind, drawn) = self.before(Request::Get, location.as_ref()).await?;
