@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::*;
-use forebay_fs::{FsConfig, Volume};
+use forebay_fs::{FsConfig, LogConfig, Volume};
 use forebay_types::Inode;
 use forebay_vfs::{
     ClientId, CreateMode, Credentials, Error, FileSystem, Groups, SetAttributes, Stability,
@@ -50,6 +50,11 @@ fn small(config: &mut FsConfig) {
     // No pack is built before memory is full.
     config.early_bytes = 1 << 40;
     config.overlay_limit = 1 << 20;
+    // The log has room in its first segment, so that only memory delays a call.
+    config.log = LogConfig::Disk {
+        limit: 512 << 20,
+        segment: 128 << 20,
+    };
     config.room_wait = Duration::from_millis(20);
 }
 
