@@ -131,6 +131,38 @@ impl OpenError {
     }
 }
 
+/// A record of an open log was not read. Other records may be readable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadFailed {
+    /// The log has no such record: its segment was recycled, or the log has begun again.
+    #[error("the log does not have it any more")]
+    Gone,
+    /// The bytes there are not that record any more.
+    #[error("log segment {segment} is damaged: {why}")]
+    Damaged {
+        /// The file.
+        segment: String,
+        /// The defect.
+        why: String,
+    },
+    /// The file cannot be opened, now or for good. That says nothing about its bytes.
+    #[error("log segment {segment} cannot be opened: {why}")]
+    NotOpened {
+        /// The file.
+        segment: String,
+        /// The error.
+        why: String,
+    },
+    /// The disk does not return the bytes, now or for good.
+    #[error("log segment {segment} cannot be read: {why}")]
+    Unreadable {
+        /// The file.
+        segment: String,
+        /// The error of the operating system.
+        why: String,
+    },
+}
+
 /// A record was not appended. Nothing of it is in the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {

@@ -52,7 +52,7 @@ mod waiting;
 mod wal;
 
 pub use archiving::{LogFolder, archive, archived, discard, has_to_be_archived};
-pub use error::{AppendError, LogFailed, OpenError};
+pub use error::{AppendError, LogFailed, OpenError, ReadFailed};
 pub use inspect::{
     Counts, Ending, Gap, GapReason, Inspection, KeptLog, Label, LockedRecord, LogReader, Piece,
     SegmentSummary, Summary,
@@ -65,4 +65,4 @@ pub use recovery::{Record, Recovery, Tail, WriterEnd};
 pub use seal::LogKeys;
 pub use stats::Stats;
 pub use storage::{FileStorage, MemoryStorage, SegmentMemory, SegmentReader, Storage, WriteBacks};
-pub use wal::{Appended, Complete, Durable, Failed, Hand, Room, Wal};
+pub use wal::{Appended, Complete, Durable, Failed, Hand, RecordReader, Room, Wal};

@@ -82,10 +82,11 @@ use crate::options::Options;
 use crate::position::{self, Reached};
 use crate::seal::{self, LogKeys};
 use crate::segment::FileName;
+use crate::state::Readable;
 use crate::storage::Storage;
-use crate::wal::{Hand, Wal};
+use crate::wal::{Hand, RecordReader, Wal};
 
-use cursor::{ScanResult, SegmentCursor};
+pub(crate) use cursor::{ScanResult, SegmentCursor};
 use folder::Folder;
 use rules::NextVerdict;
 pub(crate) use rules::follows;
@@ -488,6 +489,22 @@ impl Recovery {
             }
         }
         Ok(None)
+    }
+
+    /// Reads single records, until the log is opened: those that [`next`](Self::next) returns, in any order and more than once.
+    pub fn reader(&self) -> RecordReader {
+        let segments = self.chain.iter().map(|stretch| {
+            let Begun { file, header, .. } = &stretch.segment;
+            let records = stretch.end.0.saturating_sub(header.base.0);
+            Readable {
+                name: file.name.text(),
+                header: *header,
+                end: stretch.end,
+                bytes: file.bytes.min(SEGMENT_HEADER as u64 + records),
+            }
+        });
+        let (storage, keys) = (self.storage.clone(), self.keys.clone());
+        RecordReader::of_scanned(storage, keys, segments.collect())
     }
 
     /// Where the log continues: after the last record, or at `from` if that is larger.

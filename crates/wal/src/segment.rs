@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_types::{Lsn, to_usize};
 
-use crate::layout::{SEGMENT_HEADER, Salt, SegmentNumber};
+use crate::layout::{SEGMENT_HEADER, Salt, SegmentHeader, SegmentNumber};
 use crate::map::Unwritten;
 use crate::seal::SegmentSealer;
 use crate::storage::SegmentMemory;
@@ -98,11 +98,10 @@ impl ArchivedName {
 /// A segment with records that may be needed again.
 pub(crate) struct Retained {
     pub(crate) name: String,
-    pub(crate) salt: Salt,
+    /// As it is in the file.
+    pub(crate) header: SegmentHeader,
     /// Bytes of the file.
     pub(crate) bytes: u64,
-    /// LSN of the first record.
-    pub(crate) base: Lsn,
     /// Where the records end; `None` while they are still being appended.
     pub(crate) end: Option<Lsn>,
     /// Number of the log's appends up to its end; of a segment of an earlier run 0.
@@ -114,12 +113,20 @@ pub(crate) struct Retained {
     pub(crate) header_flushed: bool,
     /// Seals its records, if the log is sealed; never for segments of an earlier run.
     pub(crate) sealer: Option<Arc<SegmentSealer>>,
+    /// Number of readers of its file, which it stays for.
+    pub(crate) readers: usize,
 }
 
 impl Retained {
+    /// LSN of the first record.
+    #[inline]
+    pub(crate) fn base(&self) -> Lsn {
+        self.header.base
+    }
+
     /// Where in the file the record with this LSN lies.
     pub(crate) fn position(&self, lsn: Lsn) -> usize {
-        SEGMENT_HEADER + to_usize(lsn.0.saturating_sub(self.base.0))
+        SEGMENT_HEADER + to_usize(lsn.0.saturating_sub(self.header.base.0))
     }
 }
 

@@ -9,6 +9,8 @@
 //! ```
 
 mod flush;
+mod reading;
+mod settled;
 mod write_back;
 
 use std::collections::VecDeque;
@@ -22,12 +24,14 @@ use crate::layout::{SEGMENT_HEADER, Salt, SegmentHeader, SegmentNumber, record_b
 use crate::map::{SegmentMap, Slot, Unwritten};
 use crate::options::Options;
 use crate::position::Reached;
-use crate::seal::SegmentSealer;
+use crate::seal::{LogKeys, SegmentSealer};
 use crate::segment::{Prepared, Retained, Spare};
 use crate::stats::Stats;
 use crate::waiting::Waiters;
 
 pub(crate) use flush::Flush;
+pub(crate) use reading::Readable;
+pub(crate) use settled::Settled;
 pub(crate) use write_back::{WriteBackStep, WrittenBack};
 
 /// Recycled segments that stay mapped, beyond the current and the prepared ones: as many as are prepared at once, so
@@ -59,6 +63,9 @@ pub(crate) struct State {
     pub(crate) written_back: WrittenBack,
     /// Every record before it is on stable storage, on the local disk or (recycled) in the bucket.
     pub(crate) durable: Lsn,
+    pub(crate) settled: Settled,
+    /// Opens the records of sealed segments.
+    pub(crate) keys: LogKeys,
     pub(crate) in_flight: InFlight,
     /// Oldest first. The last one is being appended to if its `end` is `None`.
     pub(crate) retained: VecDeque<Retained>,
@@ -201,7 +208,7 @@ impl State {
         let place = RecordPlace {
             lsn: self.next,
             end: self.next.advance(bytes),
-            salt: current.salt,
+            salt: current.header.salt,
         };
         let unwritten = current.unwritten.as_mut().ok_or(AppendError::Full)?;
         Ok((unwritten, size, place))
@@ -218,7 +225,7 @@ impl State {
                 }
                 return Err(AppendError::Full);
             };
-            self.begin(prepared, false);
+            self.begin(prepared, None);
         }
         Ok(())
     }
@@ -237,28 +244,29 @@ impl State {
         self.next = place.end;
     }
 
-    /// Writes a segment's header into memory and makes it the current one.
-    pub(crate) fn begin(&mut self, mut prepared: Prepared, header_flushed: bool) {
+    /// Makes a segment the current one. Writes its header into memory, unless it has one, which is flushed.
+    pub(crate) fn begin(&mut self, mut prepared: Prepared, flushed: Option<SegmentHeader>) {
         self.seal();
-        if !header_flushed {
+        let header = flushed.unwrap_or_else(|| {
             let header = self.header(&prepared);
             if let Some(mut page) = prepared.unwritten.reserve(SEGMENT_HEADER) {
                 header.write(page.bytes(), prepared.bytes);
             }
-        }
+            header
+        });
         self.last = prepared.number;
         let salt = prepared.sealer.as_ref().map(|sealer| sealer.salt());
         self.last_key = salt.unwrap_or_default();
         self.retained.push_back(Retained {
             name: prepared.name,
-            salt: prepared.salt,
+            header,
             bytes: prepared.bytes,
-            base: self.next,
             end: None,
             appends: 0,
             unwritten: Some(prepared.unwritten),
-            header_flushed,
+            header_flushed: flushed.is_some(),
             sealer: prepared.sealer,
+            readers: 0,
         });
         self.plan_write_back();
     }
@@ -321,7 +329,7 @@ impl State {
         self.for_failure.take_all(due);
     }
 
-    /// Turns segments that end at or below `below` into spares, except those that are being flushed or written back.
+    /// Turns segments that end at or below `below` into spares, except those that are being flushed, written back or read.
     pub(crate) fn recycle(&mut self, below: Lsn, due: &mut Vec<Waker>) {
         self.recycle_below = self.recycle_below.max(below.min(self.complete));
         let below = self.recycle_below;
@@ -340,8 +348,8 @@ impl State {
             self.seal();
         }
         while let Some(oldest) = self.retained.front() {
-            let flushing = self.flushing_below.is_some_and(|upto| oldest.base < upto);
-            let in_use = flushing || self.is_written_back_now(oldest.base);
+            let flushing = self.flushing_below.is_some_and(|upto| oldest.base() < upto);
+            let in_use = flushing || self.is_written_back_now(oldest.base()) || oldest.readers > 0;
             if in_use || oldest.end.is_none_or(|end| end > below) {
                 break;
             }
@@ -354,7 +362,7 @@ impl State {
         let oldest = self
             .retained
             .front()
-            .map_or(self.next, |oldest| oldest.base);
+            .map_or(self.next, |oldest| oldest.base());
         self.flushed = self.flushed.max(oldest.min(self.complete));
         self.plan_write_back();
         self.try_again = true;

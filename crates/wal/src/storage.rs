@@ -135,7 +135,7 @@ pub unsafe trait SegmentMemory: Send + Sync {
     }
 }
 
-/// A segment's bytes, read at recovery.
+/// A segment's bytes, read at recovery and by readers of single records.
 pub trait SegmentReader: Send + Sync {
     /// Bytes of the file.
     fn size(&self) -> io::Result<u64>;
@@ -143,4 +143,8 @@ pub trait SegmentReader: Send + Sync {
     /// Fills `buffer` from `offset` on and returns the number of bytes read; fewer than requested only at the end of
     /// the file.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Asks the system to forget its copy of these bytes, so that the next read comes from the disk. A hint: does
+    /// nothing if it is not supported, and to bytes that are not on the disk yet.
+    fn drop_cached(&self, _range: Range<u64>) {}
 }

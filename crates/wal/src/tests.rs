@@ -8,6 +8,7 @@ mod damage;
 mod failure;
 mod inspect;
 mod prepared;
+mod reading;
 mod round_trip;
 mod sealed;
 mod space;

@@ -4,6 +4,7 @@ mod fill;
 mod futures;
 mod hand;
 mod preparer;
+mod reader;
 mod restart;
 mod shared;
 mod syncer;
@@ -30,6 +31,7 @@ use shared::Shared;
 
 pub use futures::{Complete, Durable, Failed, Room};
 pub use hand::Hand;
+pub use reader::RecordReader;
 
 /// Records with payloads up to this many bytes are copied under the lock: that takes no longer than to release the
 /// lock and take it again.
@@ -83,16 +85,18 @@ impl Wal {
             position: Position::begin(&*storage, state.options.volume, reached),
             storage,
             sealing: state.options.sealing.clone(),
+            keys: state.keys.clone(),
             seal_bytes: state.options.seal_bytes(),
             largest_payload: state.options.largest_payload(),
             limit_bytes: state.options.limit_bytes,
             complete: AtomicU64::new(state.complete.0),
             durable: AtomicU64::new(state.durable.0),
+            settled: AtomicU64::new(state.settled.upto.0),
             state: Mutex::new(state),
             syncer: Condvar::new(),
             preparer: Condvar::new(),
             writer: Condvar::new(),
-            settled: Condvar::new(),
+            restarter: Condvar::new(),
             instruments: Instruments::default(),
         });
         preparer::work_off(&shared);
@@ -222,6 +226,17 @@ impl Wal {
         Lsn(self.shared.durable.load(Ordering::Acquire))
     }
 
+    /// Where a record begins, before which all are settled: flushed, in pages that no later append stores into. Not even a
+    /// failed flush endangers them. At most 64 KiB and the records of one flush behind [`Wal::durable_lsn`].
+    pub fn settled_lsn(&self) -> Lsn {
+        Lsn(self.shared.settled.load(Ordering::Acquire))
+    }
+
+    /// Reads records of this log, also of earlier runs, until they are recycled.
+    pub fn reader(&self) -> RecordReader {
+        RecordReader::new(Arc::clone(&self.shared))
+    }
+
     /// Declares everything below `below` safe elsewhere (published in the bucket): it counts as durable, and segments
     /// that are completely below are reused or deleted.
     pub fn recycle(&self, below: Lsn) {
@@ -278,6 +293,12 @@ impl Wal {
     pub(crate) fn is_prepared(&self) -> bool {
         let state = self.shared.state.lock();
         !state.preparing && !preparer::is_due(&state)
+    }
+
+    /// Whether a restart is under way.
+    #[cfg(test)]
+    pub(crate) fn is_restarting(&self) -> bool {
+        self.shared.state.lock().restarting
     }
 
     /// Restarts a failed log in a fresh segment, with the first record at `at`.

@@ -18,6 +18,8 @@ use crate::storage::{SegmentReader, Storage};
 
 /// Bytes read at once, at least.
 const READ_BYTES: usize = 256 << 10;
+/// Bytes that are dropped from the page cache together: more than the record of any WRITE has.
+const DROPPED: u64 = 2 << 20;
 
 pub(crate) struct SegmentCursor {
     reader: Box<dyn SegmentReader>,
@@ -136,6 +138,15 @@ impl SegmentCursor {
             },
             Err(_) => ScanResult::Forged { end },
         })
+    }
+
+    /// Drops the bytes at `lsn` from the buffer and, as far as the system supports that, from the page cache.
+    pub(crate) fn drop_cached(&mut self, lsn: Lsn) {
+        if let Some(position) = self.position(lsn) {
+            let end = position.saturating_add(DROPPED).min(self.bytes);
+            self.reader.drop_cached(position..end);
+            self.buffered = 0..0;
+        }
     }
 
     /// The payload of the record that was looked at last.

@@ -7,7 +7,7 @@ use crate::error::OpenError;
 use crate::layout::{RECORD_HEADER, SEGMENT_HEADER, SIZE_BYTES, SegmentNumber};
 use crate::options::Options;
 use crate::segment::{FileName, Retained, Spare};
-use crate::state::{Closing, State, WrittenBack};
+use crate::state::{Closing, Settled, State, WrittenBack};
 use crate::storage::Storage;
 
 /// Cleans up the folder and returns the state from which the log continues.
@@ -30,6 +30,7 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         discarded,
         end,
         numbers,
+        keys,
         ..
     } = recovery;
     let mut retained = std::collections::VecDeque::new();
@@ -64,14 +65,14 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         }
         retained.push_back(Retained {
             name: file.name.text(),
-            salt: header.salt,
+            header,
             bytes: file.bytes,
-            base: header.base,
             end: Some(stretch.end),
             appends: 0,
             unwritten: None,
             header_flushed: true,
             sealer: None,
+            readers: 0,
         });
     }
     for name in &spent {
@@ -106,6 +107,9 @@ pub(super) fn state(recovery: Recovery, options: Options) -> Result<State, OpenE
         complete: end,
         flushed: end,
         durable: end,
+        // `make_durable` has flushed them, and nothing is stored into their segments again.
+        settled: Settled::at(end),
+        keys,
         in_flight: Default::default(),
         retained,
         last,

@@ -70,7 +70,7 @@ impl State {
         let last_before = self
             .retained
             .iter()
-            .rposition(|segment| segment.base < self.flushed);
+            .rposition(|segment| segment.base() < self.flushed);
         last_before.unwrap_or(0)
     }
 
@@ -85,7 +85,7 @@ impl State {
             let Some(unwritten) = segment
                 .unwritten
                 .as_ref()
-                .filter(|_| end > from && segment.base < upto)
+                .filter(|_| end > from && segment.base() < upto)
             else {
                 continue;
             };
@@ -128,13 +128,14 @@ impl State {
                 let first = self.first_unflushed();
                 self.flushed = upto;
                 let segments = self.retained.range_mut(first..);
-                for segment in segments.take_while(|segment| segment.base < upto) {
+                for segment in segments.take_while(|segment| segment.base() < upto) {
                     segment.header_flushed = true;
                     if segment.end.is_some_and(|end| end <= upto) {
                         let map = segment.unwritten.take_if(|unwritten| !unwritten.stays());
                         self.unmap.extend(map.map(Unwritten::into_map));
                     }
                 }
+                self.settle(upto);
                 self.advance_durable(upto, due);
                 self.recycle(Lsn::ZERO, due);
             }

@@ -110,19 +110,19 @@ impl State {
         }
         let from = self.written_back.upto;
         let mut segments = self.retained.iter().rev();
-        let segment = segments.find(|segment| segment.base <= from)?;
+        let segment = segments.find(|segment| segment.base() <= from)?;
         let first = segment.position(from);
         let mut end = (first + bytes).next_multiple_of(PIECE);
         if let Some(full) = segment.end {
             end = end.min(segment.position(full));
         }
         // The header of a segment is written with its first step.
-        let start = if segment.base == from { 0 } else { first };
+        let start = if segment.base() == from { 0 } else { first };
         (first < end).then_some(WriteBackStep {
             map: segment.unwritten.as_ref()?.share(),
             range: start..end,
-            upto: segment.base.advance((end - SEGMENT_HEADER) as u64),
-            base: segment.base,
+            upto: segment.base().advance((end - SEGMENT_HEADER) as u64),
+            base: segment.base(),
         })
     }
 

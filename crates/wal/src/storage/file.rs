@@ -362,4 +362,14 @@ impl SegmentReader for Opened {
         }
         Ok(filled)
     }
+
+    fn drop_cached(&self, range: Range<u64>) {
+        let bytes = range.end.saturating_sub(range.start);
+        let (start, bytes) = (range.start.try_into(), bytes.try_into());
+        if let (Ok(start), Ok(bytes)) = (start, bytes) {
+            let fd = self.0.as_raw_fd();
+            // SAFETY: the descriptor belongs to the file, which outlives the call; no memory is passed.
+            unsafe { libc::posix_fadvise(fd, start, bytes, libc::POSIX_FADV_DONTNEED) };
+        }
+    }
 }

@@ -440,12 +440,12 @@ impl SegmentReader for Reader {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let bytes = self.0.cache.bytes();
-        let start = usize::try_from(offset)
-            .unwrap_or(usize::MAX)
-            .min(bytes.len());
-        let count = buffer.len().min(bytes.len() - start);
-        buffer[..count].copy_from_slice(&bytes[start..start + count]);
+        let len = self.0.cache.len();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(len);
+        let count = buffer.len().min(len - start);
+        // These bytes alone: appends go on elsewhere in the file.
+        let bytes = self.0.cache.part(start..start + count);
+        buffer[..count].copy_from_slice(bytes.unwrap_or_default());
         Ok(count)
     }
 }

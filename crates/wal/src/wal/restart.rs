@@ -1,6 +1,7 @@
 //! Restarts a log after a failed flush.
 
 use std::io;
+use std::sync::atomic::Ordering;
 
 use forebay_types::Lsn;
 
@@ -8,7 +9,7 @@ use super::preparer;
 use super::shared::Shared;
 use crate::layout::{SEGMENT_HEADER, SegmentHeader, SegmentNumber};
 use crate::segment::{FileName, Prepared, Spare};
-use crate::state::{Closing, State};
+use crate::state::{Closing, Settled, State};
 
 pub(super) fn restart(shared: &Shared, at: Lsn) -> io::Result<()> {
     let invalid = |reason: &str| {
@@ -32,8 +33,9 @@ pub(super) fn restart(shared: &Shared, at: Lsn) -> io::Result<()> {
         || state.preparing
         || state.flushing_below.is_some()
         || state.is_writing_back()
+        || state.is_read()
     {
-        shared.settled.wait(&mut state);
+        shared.restarter.wait(&mut state);
     }
     drop(state);
     let outcome = clear(shared).and_then(|()| begin(shared, at));
@@ -124,14 +126,16 @@ fn begin(shared: &Shared, at: Lsn) -> io::Result<()> {
         let _ = shared.storage.remove(&fresh.name);
         return Err(error);
     }
+    shared.settled.store(at.0, Ordering::Release);
     shared.change(|state, due| {
         state.file_bytes += bytes;
         state.next = at;
         state.complete = at;
         state.flushed = at;
         state.durable = at;
+        state.settled = Settled::at(at);
         state.failure = None;
-        state.begin(fresh, true);
+        state.begin(fresh, Some(header));
         state.shortage = None;
         state.for_complete.take_due(at, due);
         state.for_durable.take_due(at, due);

@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::instruments::Instruments;
 use crate::position::Position;
+use crate::seal::LogKeys;
 use crate::state::{Closing, State};
 use crate::storage::Storage;
 
@@ -19,6 +20,8 @@ pub(crate) struct Shared {
     pub(super) state: Mutex<State>,
     /// Seals new segments, if the log is sealed.
     pub(super) sealing: Option<Sealing>,
+    /// Opens the records of sealed segments.
+    pub(super) keys: LogKeys,
     /// Bytes that sealing adds to each payload.
     pub(super) seal_bytes: u64,
     pub(super) largest_payload: u64,
@@ -26,13 +29,14 @@ pub(crate) struct Shared {
     /// Copies of the state's numbers, read without the lock.
     pub(super) complete: AtomicU64,
     pub(super) durable: AtomicU64,
+    pub(super) settled: AtomicU64,
     /// The same numbers in the position file, for recovery after a crash.
     pub(super) position: Option<Position>,
     pub(super) syncer: Condvar,
     pub(super) preparer: Condvar,
     pub(super) writer: Condvar,
     /// Notified when an event has happened that a restart waits for.
-    pub(super) settled: Condvar,
+    pub(super) restarter: Condvar,
     pub(super) instruments: Instruments,
 }
 
@@ -77,7 +81,7 @@ impl Shared {
             self.writer.notify_one();
         }
         if state.failure.is_some() {
-            self.settled.notify_all();
+            self.restarter.notify_all();
         }
         drop(state);
         for waker in due {

@@ -5,6 +5,7 @@
 //! delays a flush until as many tasks wait as waited before, for at most a small fraction of a flush's time. A single
 //! committing task never waits for others, and a delay for tasks that do not come is short.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
@@ -98,6 +99,9 @@ fn flush(shared: &Shared, mut state: MutexGuard<'_, State>) -> Flushed {
     let (unmap, waiters, is_due) = shared.change(|state, due| {
         let waiters = state.for_durable.count();
         state.flush_done(upto, outcome, due);
+        shared
+            .settled
+            .store(state.settled.upto.0, Ordering::Release);
         let unmap = std::mem::take(&mut state.unmap);
         (unmap, waiters, preparer::is_due(state))
     });
@@ -119,7 +123,7 @@ mod tests {
     use forebay_types::{Epoch, Lsn, VolumeId};
     use std::pin::Pin;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
     use std::task::{Context, Waker};
 
     fn open() -> (Wal, Hand) {

@@ -117,7 +117,7 @@ mod tests {
         let restarted = Arc::clone(&wal);
         let restart = std::thread::spawn(move || restarted.restart(restarted.next_lsn()));
         // It waits again, as the step is not over.
-        eventually(|| wal.shared.settled.notify_all() > 0);
+        eventually(|| wal.shared.restarter.notify_all() > 0);
         storage.hold_write_backs(false);
         step.join().expect("written");
         restart.join().expect("over").expect("restarted");
