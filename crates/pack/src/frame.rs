@@ -73,6 +73,7 @@ impl FrameError {
             | FrameFault::NotSealed
             | FrameFault::UnknownKey(_)
             | FrameFault::Forged
+            | FrameFault::Lost
             | FrameFault::Codec(_) => false,
         }
     }
@@ -94,6 +95,9 @@ pub enum FrameFault {
     /// The bytes differ from those that were written.
     #[error("damaged: {0}")]
     Damaged(&'static str),
+    /// The frame stands for bytes that were lost ([`crate::PackWriter::push_lost`]).
+    #[error("its bytes were lost before they reached the bucket")]
+    Lost,
     /// The raw bytes do not match their keyed hash.
     #[error("damaged: its raw bytes do not match their keyed BLAKE3")]
     Hash,
@@ -149,6 +153,7 @@ impl From<HeaderFault> for FrameFault {
     fn from(fault: HeaderFault) -> Self {
         match fault {
             HeaderFault::Damaged(what) => FrameFault::Damaged(what),
+            HeaderFault::Lost => FrameFault::Lost,
             HeaderFault::Version(version) => FrameFault::Version(version),
             HeaderFault::NotSealed => FrameFault::NotSealed,
             HeaderFault::Sealed { algorithm, key_id } => FrameFault::Sealed { algorithm, key_id },

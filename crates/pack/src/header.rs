@@ -21,6 +21,9 @@
 //! 128            payload
 //! ```
 //!
+//! A frame that stands for bytes which were lost before they reached the bucket has the inverted CRC32, one byte of
+//! payload, and the length of the lost range as `raw_len`. Every reader takes it for damaged.
+//!
 //! That is version 1. Its fields for sealing were never used: sealed frames have version 2, whose header has the same
 //! length and hides the identity of the frame ([`mod@sealed`]).
 
@@ -84,6 +87,8 @@ pub(crate) struct FrameHeader {
 pub(crate) enum HeaderFault {
     /// The magic, a reserved field or the checksum is wrong, or bytes are missing.
     Damaged(&'static str),
+    /// The checksum is inverted: the frame stands for bytes that were lost.
+    Lost,
     /// A version of the layout that this program does not know.
     Version(u16),
     /// Not sealed, in a volume in which all frames are.
@@ -150,10 +155,7 @@ impl FrameHeader {
             }
             other => return Err(HeaderFault::Version(other)),
         }
-        let crc32 = take_u32(stored, CRC32_AT).ok_or(short)?;
-        if crc32 != stored_crc32(stored, CRC32_AT) {
-            return Err(HeaderFault::Damaged("its bytes do not match its CRC32"));
-        }
+        let crc32 = verified_crc32(stored, CRC32_AT)?;
         FrameHeader::fields(stored)
             .ok_or(short)
             .flatten()
@@ -214,9 +216,25 @@ pub(crate) fn verify_crc32(stored: &[u8]) -> Result<usize, HeaderFault> {
     let payload_len = take_u32(stored, payload_len_at).ok_or(short)? as usize;
     let len = FRAME_HEADER_LEN + payload_len;
     let stored = stored.get(..len).ok_or(short)?;
-    match take_u32(stored, crc32_at) == Some(stored_crc32(stored, crc32_at)) {
-        true => Ok(len),
-        false => Err(HeaderFault::Damaged("its bytes do not match its CRC32")),
+    verified_crc32(stored, crc32_at).map(|_| len)
+}
+
+/// Inverts the CRC32 of a frame of either version, and returns it: from then on it stands for bytes that were lost.
+pub(crate) fn invert_crc32(stored: &mut [u8], crc32: u32) -> u32 {
+    if let Ok((_, crc32_at)) = places(stored) {
+        put(stored, crc32_at, (!crc32).to_le_bytes());
+    }
+    !crc32
+}
+
+/// The CRC32 of a frame, if it is right.
+fn verified_crc32(stored: &[u8], crc32_at: usize) -> Result<u32, HeaderFault> {
+    let short = HeaderFault::Damaged("it ends within its header");
+    let claimed = take_u32(stored, crc32_at).ok_or(short)?;
+    match stored_crc32(stored, crc32_at) {
+        right if right == claimed => Ok(claimed),
+        right if right == !claimed => Err(HeaderFault::Lost),
+        _ => Err(HeaderFault::Damaged("its bytes do not match its CRC32")),
     }
 }
 

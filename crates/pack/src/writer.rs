@@ -5,7 +5,7 @@ use forebay_seal::Sealer;
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId, bounded_u32, to_usize};
 
 use crate::codec::{Codec, Compression, FrameCompressor};
-use crate::header::{FRAME_HEADER_LEN, FrameHeader};
+use crate::header::{FRAME_HEADER_LEN, FrameHeader, invert_crc32};
 use crate::index::{
     INDEX_ENTRY_LEN, INDEX_FOOTER_LEN, IndexEntry, PACK_HEADER_LEN, PACK_VERSION,
     SEALED_PACK_VERSION, encode_index, encode_pack_header, sealed,
@@ -154,6 +154,54 @@ impl PackWriter {
         };
         self.entries.push(IndexEntry { block, frame });
         (frame, hash.or(known))
+    }
+
+    /// Adds a frame that stands for bytes of `range`, counted within `block`, which were lost before they could be put
+    /// into a pack. Its header is whole and its checksum is inverted, so that [`crate::open_frame`] and every other
+    /// reader take it for damaged ([`crate::FrameFault::Lost`]).
+    ///
+    /// # Panics
+    ///
+    /// As [`PackWriter::push`].
+    pub fn push_lost(&mut self, block: BlockKey, range: ByteRange) -> FrameRef {
+        /// A frame has at least one byte of payload.
+        const PAYLOAD: [u8; 1] = [0];
+        assert!(
+            !range.is_empty() && range.end <= BLOCK_SIZE,
+            "a frame holds 1 byte to a whole block, not {range:?}"
+        );
+        assert!(
+            self.len() + FRAME_HEADER_LEN + PAYLOAD.len() + INDEX_ENTRY_LEN <= MAX_PACK_LEN,
+            "a pack ends at 4 GiB"
+        );
+        let (offset, start) = (self.bytes.len(), bounded_u32(to_usize(range.start)));
+        self.bytes.put(&[0; FRAME_HEADER_LEN]);
+        self.bytes.put(&PAYLOAD);
+        let header = FrameHeader {
+            codec: Codec::Raw,
+            volume: self.keys.volume(),
+            pack: self.pack,
+            block,
+            start,
+            raw_len: bounded_u32(to_usize(range.len())),
+            payload_len: bounded_u32(PAYLOAD.len()),
+            hash: None,
+        };
+        let stored = self.bytes.since_mut(offset);
+        let crc32 = match &mut self.sealer {
+            None => header.write_into(stored),
+            Some(sealer) => header.seal_into(stored, bounded_u32(offset), sealer),
+        };
+        let frame = FrameRef {
+            pack: self.pack,
+            offset: bounded_u32(offset),
+            stored_len: bounded_u32(self.bytes.len() - offset),
+            start,
+            raw_len: header.raw_len,
+            crc32: invert_crc32(self.bytes.since_mut(offset), crc32),
+        };
+        self.entries.push(IndexEntry { block, frame });
+        frame
     }
 
     /// Writes a frame that is sealed, or compressed if that pays: its payload behind the space for the header at

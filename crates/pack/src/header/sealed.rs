@@ -35,7 +35,7 @@ use forebay_types::{BlockIndex, BlockKey, Inode, PackId, VolumeId, bounded_u32};
 
 use super::{
     FRAME_HEADER_LEN, FRAME_VERSION, FrameHeader, HeaderFault, MAGIC, SEALED_FRAME_VERSION,
-    stored_crc32, verify_crc32, version,
+    stored_crc32, verified_crc32, verify_crc32, version,
 };
 use crate::codec::Codec;
 use crate::fields::{put, take, take_u32, take_u64};
@@ -164,10 +164,7 @@ impl SealedHeader {
             other => return Err(HeaderFault::Version(other)),
         }
         let short = HeaderFault::Damaged("it ends within its header");
-        let crc32 = take_u32(stored, CRC32_AT).ok_or(short)?;
-        if crc32 != stored_crc32(stored, CRC32_AT) {
-            return Err(HeaderFault::Damaged("its bytes do not match its CRC32"));
-        }
+        let crc32 = verified_crc32(stored, CRC32_AT)?;
         SealedHeader::fields(stored, crc32).ok_or(short).flatten()
     }
 
