@@ -26,19 +26,22 @@ async fn cost<T>(counts: &CountingStore, work: impl Future<Output = T>) -> (T, u
     (done, ticks, counts.counts().requests() - before)
 }
 
-/// A store in memory, each of whose answers takes `tick`.
-pub(crate) fn far_away(tick: Duration) -> (Store, Arc<CountingStore>) {
-    let config = ThrottleConfig {
+fn ticking(tick: Duration) -> ThrottleConfig {
+    ThrottleConfig {
         wait_delete_per_call: tick,
         wait_get_per_call: tick,
         wait_list_per_call: tick,
         wait_list_with_delimiter_per_call: tick,
         wait_put_per_call: tick,
         ..ThrottleConfig::default()
-    };
+    }
+}
+
+/// A store in memory, each of whose answers takes `tick`.
+pub(crate) fn far_away(tick: Duration) -> (Store, Arc<CountingStore>) {
     let counts = Arc::new(CountingStore::new(Arc::new(ThrottledStore::new(
         InMemory::new(),
-        config,
+        ticking(tick),
     ))));
     let url = "s3://far/away".to_owned();
     let (root, retry) = (Path::from("away"), RetrySettings::default());
@@ -268,4 +271,71 @@ async fn measured_file_in_a_snapshot_is_at_most_two_round_trips_farther_than_the
         farther.iter().all(|more| *more <= MOST_FARTHER),
         "{farther:?}"
     );
+}
+
+/// Opens a volume that a gateway has made on `near`, with nothing of it here.
+async fn opened(near: &Store) -> (Volume, Arc<CountingStore>, tempfile::TempDir) {
+    let throttled = ThrottledStore::new(near.store.clone(), ticking(TICK));
+    let counts = Arc::new(CountingStore::new(Arc::new(throttled)));
+    let far = Store {
+        store: counts.clone(),
+        ..near.clone()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let taken_over = FsConfig {
+        takeover: forebay_fs::Takeover::Refuse,
+        ..config(folder.path())
+    };
+    let volume = Volume::open(&far, taken_over).await.unwrap();
+    // The housekeeping after a start.
+    tokio::time::sleep(600 * TICK).await;
+    (volume, counts, folder)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_directory_whose_files_were_made_among_others_is_listed_in_few_requests() {
+    const DIRECTORIES: usize = 64;
+    const FILES: usize = 80;
+    let near = Store::new(
+        Arc::new(InMemory::new()),
+        Path::from("away"),
+        "s3://far/away".to_owned(),
+        RetrySettings::default(),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let volume = Volume::format_and_open(&near, config(folder.path()))
+        .await
+        .unwrap();
+    let (caller, mut directories) = (Credentials::ROOT, Vec::new());
+    for number in 0..DIRECTORIES {
+        let (set, kind) = (SetAttributes::default(), NewNode::Directory);
+        let name = format!("directory {number}");
+        let made = volume.make(&caller, Inode::ROOT, name.as_bytes(), kind, &set);
+        directories.push(made.await.unwrap().attributes.inode);
+    }
+    for file in 0..FILES {
+        for directory in &directories {
+            let mode = CreateMode::Guarded(SetAttributes::default());
+            let name = format!("file {file}");
+            volume
+                .create(&caller, *directory, name.as_bytes(), &mode)
+                .await
+                .unwrap();
+        }
+    }
+    volume.close(Duration::from_secs(60)).await;
+    let (volume, counts, _folder) = opened(&near).await;
+    let before = counts.counts().requests();
+    let listing = volume.readdir(&caller, directories[20], 0, FILES + 2, true);
+    let listed = listing.await.unwrap();
+    let requests = counts.counts().requests() - before;
+    assert_eq!(listed.entries.len(), FILES + 2);
+    assert!(
+        listed
+            .entries
+            .iter()
+            .all(|entry| entry.attributes.is_some())
+    );
+    // Not one for each of them. A clock would count too much on a busy machine.
+    assert!(requests <= 20, "{requests} requests");
 }

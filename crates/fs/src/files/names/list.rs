@@ -13,13 +13,16 @@ use futures_util::StreamExt;
 use crate::files::Files;
 use crate::state::{Node, SHORT};
 
-/// The largest gap between inodes that are read with one scan: reading unneeded records in between takes less time
-/// than a look-up.
-const GAP: u64 = 32;
+/// The largest gap between inodes that are read with one scan. Reading the records in between takes about as long as a
+/// look-up, and is one request for many.
+const GAP: u64 = 64;
+
+/// How many inodes one scan covers at most: about a request of 1 MiB. The next scan runs beside it.
+const LONGEST: u64 = 4096;
 
 /// Concurrent scans of inodes for one listing: objects that were made at different times need a round trip to the
-/// bucket each, which takes about as many at a time.
-pub(in crate::files) const SCANS: usize = 32;
+/// bucket each.
+pub(in crate::files) const SCANS: usize = 128;
 
 /// How many cookies the first scan of a listing covers, and the longest one: where there are no names, each cookie
 /// may be a deletion that is walked over.
@@ -213,13 +216,16 @@ fn live_attributes(node: &Node, directory: Inode, cookie: u64) -> Option<Attribu
     Some(node.attributes(&state))
 }
 
-/// The inodes as stretches from the first to the last one, in ascending order, none with a gap of more than [`GAP`].
+/// The inodes as stretches from the first to the last one, in ascending order, none with a gap of more than [`GAP`] or longer
+/// than [`LONGEST`].
 pub(in crate::files) fn stretches(mut inodes: Vec<Inode>) -> Vec<(Inode, Inode)> {
     inodes.sort_unstable();
     let mut stretches: Vec<(Inode, Inode)> = Vec::new();
     for inode in inodes {
         match stretches.last_mut() {
-            Some((_, last)) if inode.0 - last.0 <= GAP => *last = inode,
+            Some((first, last)) if inode.0 - last.0 <= GAP && inode.0 - first.0 < LONGEST => {
+                *last = inode;
+            }
             _ => stretches.push((inode, inode)),
         }
     }
@@ -232,13 +238,21 @@ mod tests {
 
     #[test]
     fn inodes_near_one_another_are_read_together() {
-        let inodes = [90, 3, 3 + GAP, 3, 4 + 2 * GAP].map(Inode).to_vec();
+        let inodes = [3 * GAP, 3, 3 + GAP, 3, 4 + 2 * GAP].map(Inode).to_vec();
         let found = stretches(inodes);
-        let expected = [(3, 3 + GAP), (4 + 2 * GAP, 90)];
+        let expected = [(3, 3 + GAP), (4 + 2 * GAP, 3 * GAP)];
         assert_eq!(
             found,
             expected.map(|(first, last)| (Inode(first), Inode(last)))
         );
         assert_eq!(stretches(Vec::new()), Vec::new());
+        let many: Vec<_> = (0..2 * LONGEST + 3).map(Inode).collect();
+        let expected = [
+            (0, LONGEST - 1),
+            (LONGEST, 2 * LONGEST - 1),
+            (2 * LONGEST, 2 * LONGEST + 2),
+        ];
+        let expected = expected.map(|(first, last)| (Inode(first), Inode(last)));
+        assert_eq!(stretches(many), expected);
     }
 }
