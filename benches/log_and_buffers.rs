@@ -88,7 +88,7 @@ impl Local {
                 self.recycled = end;
             }
         }
-        file.write(offset, data, open);
+        file.write(offset, data, open, None);
     }
 }
 

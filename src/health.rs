@@ -125,6 +125,10 @@ fn behind(volume: &Status) -> Duration {
     interval * 2 + late.clamp(Duration::from_secs(5), Duration::from_secs(60))
 }
 
+fn size(bytes: u64) -> String {
+    ByteSize::b(bytes).display().iec().to_string()
+}
+
 /// The problems that the state of the volume shows.
 pub fn of_volume(volume: &Status) -> Vec<Problem> {
     let (degraded, failing) = (State::Degraded, State::Failing);
@@ -158,17 +162,27 @@ pub fn of_volume(volume: &Status) -> Vec<Problem> {
     {
         let age = humantime::format_duration(Duration::from_secs(age.as_secs()));
         let interval = humantime::format_duration(volume.checkpoint_interval);
+        let left = match volume.time_to_publish() {
+            Some(left) => format!(
+                "it takes {} of the log a second, and needs {} for the {} that it lacks",
+                size(volume.publication_rate.unwrap_or(0)),
+                humantime::format_duration(left),
+                size(volume.unpublished_bytes()),
+            ),
+            None => "it has taken nothing lately".to_owned(),
+        };
         let message = format!(
-            "the bucket is {age} behind, with a checkpoint_interval of {interval}: it is slower than the writers"
+            "the bucket is {age} behind, with a checkpoint_interval of {interval}: it is slower than the writers; {left}"
         );
         problem(degraded, "bucket_behind", message);
     }
     if let Some((used, limit)) = volume.log
         && used.saturating_mul(100) >= limit.saturating_mul(LOG_NEARLY_FULL_PERCENT)
     {
-        let size = |bytes| ByteSize::b(bytes).display().iec().to_string();
         let (used, limit) = (size(used), size(limit));
-        let message = format!("the log is nearly full: {used} of {limit}");
+        let message = format!(
+            "the log is nearly full: {used} of {limit}; writers are slowed, or wait until the bucket has taken more"
+        );
         problem(degraded, "log_nearly_full", message);
     }
     if volume.damaged_frames > 0 {

@@ -50,7 +50,7 @@ fn full_file() -> FileBlocks {
     let mut file = file();
     let data = vec![7; MIB];
     for offset in (0..FILE_BYTES).step_by(MIB) {
-        file.write(offset, &data, CheckpointId(1));
+        file.write(offset, &data, CheckpointId(1), None);
     }
     file
 }
@@ -70,7 +70,7 @@ fn write(bytes: usize) -> Turn {
     publish(&mut file, &mut open);
     let mut offset = 0;
     Box::new(move || {
-        file.write(offset, black_box(&data), open);
+        file.write(offset, black_box(&data), open, None);
         offset += bytes as u64;
         if offset == FILE_BYTES {
             offset = 0;
@@ -83,7 +83,7 @@ fn write(bytes: usize) -> Turn {
 fn write_in_place(bytes: usize) -> Turn {
     let (mut file, data) = (full_file(), vec![7; bytes]);
     Box::new(move || {
-        black_box(file.write(4096, black_box(&data), CheckpointId(1)));
+        black_box(file.write(4096, black_box(&data), CheckpointId(1), None));
     })
 }
 
@@ -92,7 +92,7 @@ fn read(bytes: usize) -> Turn {
     let (mut file, mut out, mut missing) = (full_file(), vec![0; bytes], Vec::new());
     let mut offset = 0;
     Box::new(move || {
-        file.read(offset, black_box(&mut out), &mut missing);
+        file.read(offset, black_box(&mut out), &mut missing, &mut Vec::new());
         assert!(missing.is_empty());
         offset = (offset + bytes as u64) % FILE_BYTES;
     })
@@ -112,8 +112,8 @@ fn lend(bytes: usize) -> Turn {
 
 fn covered(start: u64) -> Turn {
     let mut file = file();
-    file.write(0, &vec![1; BLOCK_SIZE as usize], CheckpointId(1));
-    file.write(BLOCK_SIZE + 5, &vec![1; 100 * KIB], CheckpointId(1));
+    file.write(0, &vec![1; BLOCK_SIZE as usize], CheckpointId(1), None);
+    file.write(BLOCK_SIZE + 5, &vec![1; 100 * KIB], CheckpointId(1), None);
     let range = ByteRange::at(start, 32 << 10);
     Box::new(move || assert!(file.is_covered(black_box(range))))
 }
@@ -121,7 +121,7 @@ fn covered(start: u64) -> Turn {
 fn dirty_blocks() -> Turn {
     let mut file = file();
     for block in 0..100 {
-        file.write(block * BLOCK_SIZE, &[1; 4096], CheckpointId(1));
+        file.write(block * BLOCK_SIZE, &[1; 4096], CheckpointId(1), None);
     }
     Box::new(move || {
         let blocks = file.dirty_blocks(black_box(CheckpointId(1)));
@@ -134,7 +134,7 @@ fn publish_one() -> Turn {
     let (mut file, mut open) = (full_file(), CheckpointId(1));
     publish(&mut file, &mut open);
     Box::new(move || {
-        file.write(0, black_box(&[1; 4096]), open);
+        file.write(0, black_box(&[1; 4096]), open, None);
         publish(&mut file, &mut open);
     })
 }
@@ -143,7 +143,7 @@ fn publish_one() -> Turn {
 fn write_to_held_piece() -> Turn {
     let (mut file, mut open) = (full_file(), CheckpointId(1));
     publish(&mut file, &mut open);
-    file.write(0, &[1; 4096], open);
+    file.write(0, &[1; 4096], open, None);
     Box::new(move || {
         let held: Vec<_> = file.dirty_blocks(open);
         let held: Vec<_> = held
@@ -152,7 +152,7 @@ fn write_to_held_piece() -> Turn {
             .collect();
         let closed = open;
         open = open.next();
-        file.write(0, black_box(&[2; 4096]), open);
+        file.write(0, black_box(&[2; 4096]), open, None);
         drop(held);
         file.published(closed);
     })

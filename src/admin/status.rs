@@ -45,8 +45,17 @@ pub struct Status {
     pub unpublished_bytes: u64,
     /// Age of the oldest change that is not in the bucket; null if the bucket has everything.
     pub oldest_unpublished_age_seconds: Option<f64>,
+    /// Bytes of the log a second that the bucket takes; null if it has everything.
+    #[serde(default)]
+    pub publication_bytes_per_second: Option<u64>,
     /// Bytes of file data that are not in the bucket.
     pub dirty_bytes: u64,
+    /// Those of them that are in the log alone, and not in memory.
+    #[serde(default)]
+    pub spilled_bytes: u64,
+    /// Closed checkpoints that wait until an older one is in the bucket.
+    #[serde(default)]
+    pub waiting_checkpoints: usize,
     /// Bytes of memory of block buffers.
     pub memory_bytes: u64,
     /// Limit for these bytes.
@@ -265,7 +274,7 @@ impl fmt::Display for Status {
             ),
         )?;
         row("checkpoint", self.checkpoints())?;
-        row("dirty", size(self.dirty_bytes))?;
+        row("dirty", self.dirty())?;
         row(
             "memory",
             of_limit(self.memory_bytes, self.memory_limit_bytes),
@@ -424,11 +433,15 @@ impl Status {
         match self.oldest_unpublished_age_seconds {
             None => "nothing: the bucket has everything".to_owned(),
             Some(seconds) => {
-                format!(
+                let behind = format!(
                     "{} of log, the oldest {} old",
                     size(self.unpublished_bytes),
                     age(seconds)
-                )
+                );
+                match self.publication_bytes_per_second {
+                    None | Some(0) => behind,
+                    Some(rate) => format!("{behind}; the bucket takes {} a second", size(rate)),
+                }
             }
         }
     }
@@ -439,11 +452,24 @@ impl Status {
             CheckpointState::Uploading => "the one before is being uploaded",
             CheckpointState::Publishing => "the one before is being published",
         };
+        let waiting = match self.waiting_checkpoints {
+            0 => String::new(),
+            1 => ", one waits".to_owned(),
+            waiting => format!(", {waiting} wait"),
+        };
         let uploads = self.uploads_in_flight;
         format!(
-            "{} is open, {before}; {uploads} uploads in flight",
+            "{} is open, {before}{waiting}; {uploads} uploads in flight",
             self.checkpoint
         )
+    }
+
+    fn dirty(&self) -> String {
+        let dirty = size(self.dirty_bytes);
+        match self.spilled_bytes {
+            0 => dirty,
+            spilled => format!("{dirty}, {} of it in the log alone", size(spilled)),
+        }
     }
 }
 

@@ -387,7 +387,9 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
     for part in [
         "volume        00ff, epoch 7\n",
         "archived logs 2 with 3.0 MiB, the oldest of 2026-09-21T14:13:20Z: see `forebay log list`\n",
-        "unpublished   4.8 KiB of log, the oldest 1s 250ms old\n",
+        "unpublished   4.8 KiB of log, the oldest 1s 250ms old; the bucket takes 2.0 MiB a second\n",
+        "checkpoint    12 is open, the one before is being uploaded, 2 wait; 2 uploads in flight\n",
+        "dirty         3.9 KiB, 1000 B of it in the log alone\n",
         "LSN           published 4096, durable 8192, end 9000\n",
         "memory        1.0 MiB of 1.0 GiB\n",
         "log error     writers may have to wait: No space left on device\n",

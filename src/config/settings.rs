@@ -99,16 +99,19 @@ settings! {
         /// Where writes go before they are in the bucket: `disk` is a log in `data_dir` that
         /// survives a crash; `none` keeps them in memory only, and COMMIT waits for the bucket.
         log: LogMode = Fixed("disk");
-        /// Bytes of disk that the log may take. When they are full, writers wait for the bucket.
+        /// Bytes of disk that the log may take. With eight times `checkpoint_bytes` or more, a burst may be larger than
+        /// memory, and as large as the log; then writers are slowed in its last eighth, to the rate of the bucket. When
+        /// it is full, they wait for the bucket.
         log_limit: Size = Fixed("4GiB"), "16MiB" to "64TiB";
         /// Size of one file of the log.
         log_segment: Size = Fixed("32MiB"), "4MiB" to "1GiB";
     }
     "Memory" {
         /// Bytes of memory for block buffers, dirty and clean, and for bytes in transfer to or from the bucket, for
-        /// which an eighth is kept free of dirty bytes. The program needs more memory: up to 128MiB, `metadata_cache`,
-        /// for names and attributes a third of `memory_limit` (176MiB at most), and with a disk cache 32MiB and about
-        /// 80 bytes for each frame in it.
+        /// which an eighth is kept free of dirty bytes. Dirty bytes beyond that are in the log alone, if `log_limit` is
+        /// at least eight times `checkpoint_bytes`; else writers wait for the bucket. The program needs more memory: up
+        /// to 128MiB, `metadata_cache`, for names and attributes a third of `memory_limit` (176MiB at most), and with a
+        /// disk cache 32MiB and about 80 bytes for each frame in it.
         memory_limit: Size = Fixed("1GiB"), "64MiB" to "64TiB";
         /// Bytes of memory for metadata that were read from the bucket. Filters and indexes of a million files take
         /// about 6MiB; if they do not fit, each cold lookup fetches them again.
@@ -120,11 +123,12 @@ settings! {
         disk_cache_limit: Size = Fixed("0B"), "0B" to "512GiB";
     }
     "Bucket" {
-        /// How often changes are published to the bucket: at most the changes of this time are lost if the machine is
-        /// lost.
+        /// How old unpublished changes are when their publication begins at the latest, while log and bucket keep up with
+        /// the writers. Losing the machine loses the changes of this time, and of the time that a publication takes.
         checkpoint_interval: Duration = Fixed("5s"), "100ms" to "1h";
         /// Dirty bytes that close a checkpoint early. Finished blocks of a sequential writer are uploaded before that,
-        /// and do not count once they are in the bucket.
+        /// and do not count once they are in the bucket. While an earlier checkpoint is being published, one closes at
+        /// this many bytes of the log, or at a thirty-second of `log_limit` if that is more.
         checkpoint_bytes: Size = Fixed("64MiB"), "4MiB" to "16GiB";
         /// `auto` compresses (zstd) where a sample shows that it pays; `off` does not compress.
         compression: Compression = Fixed("auto");

@@ -83,7 +83,12 @@ fn add_volume(status: &Status, samples: &mut Samples) {
 
 /// What is used of memory and log, and the limits.
 fn add_limits(status: &Status, samples: &mut Samples) {
+    let rate = status.publication_rate.unwrap_or(0);
+    gauge(samples, &table::PUBLICATION_RATE, rate);
     gauge(samples, &table::DIRTY, status.dirty_bytes);
+    gauge(samples, &table::SPILLED, status.spilled_bytes);
+    let waiting = status.waiting_checkpoints as u64;
+    gauge(samples, &table::CHECKPOINTS_WAITING, waiting);
     let metadata = status
         .metadata_cache
         .map(|cache| ("metadata", cache.used_bytes, Some(cache.limit_bytes)));
@@ -238,7 +243,13 @@ mod tests {
             "oldest_unpublished_age_seconds",
             By(&["unpublished_age_seconds"]),
         ),
+        (
+            "publication_bytes_per_second",
+            By(&["publication_bytes_per_second"]),
+        ),
         ("dirty_bytes", By(&["dirty_bytes"])),
+        ("spilled_bytes", By(&["spilled_bytes"])),
+        ("waiting_checkpoints", By(&["waiting_checkpoints"])),
         ("memory_bytes", By(&["memory_bytes"])),
         ("memory_limit_bytes", By(&["memory_limit_bytes"])),
         ("names_bytes", By(&["memory_bytes"])),

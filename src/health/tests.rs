@@ -20,7 +20,10 @@ pub(crate) fn well() -> Status {
         durable: Lsn(8192),
         oldest_unpublished: Some(Duration::from_secs(2)),
         checkpoint_interval: Duration::from_secs(5),
+        publication_rate: Some(1 << 20),
         dirty_bytes: 4096,
+        spilled_bytes: 0,
+        waiting_checkpoints: 0,
         admitted_bytes: 0,
         memory_bytes: 1 << 20,
         leased_bytes: 0,
@@ -156,6 +159,19 @@ fn a_bucket_that_is_a_minute_and_two_intervals_behind_is_a_problem() {
     assert_eq!(behind(15, 1).0, State::Degraded);
     assert_eq!(behind(5, 0).0, State::Healthy);
     assert_eq!(behind(6, 0).0, State::Degraded);
+    let (_, _, line) = judged(|status| {
+        status.oldest_unpublished = Some(Duration::from_secs(71));
+        status.end = Lsn(status.published.0 + (600 << 20));
+        status.publication_rate = Some(1 << 20);
+    });
+    let left =
+        "it takes 1.0 MiB of the log a second, and needs 10m for the 600.0 MiB that it lacks";
+    assert!(line.contains(left), "{line}");
+    let (_, _, line) = judged(|status| {
+        status.oldest_unpublished = Some(Duration::from_secs(71));
+        status.publication_rate = Some(0);
+    });
+    assert!(line.contains("it has taken nothing lately"), "{line}");
     // The cause is enough.
     let (_, names, _) = judged(|status| {
         status.oldest_unpublished = Some(Duration::from_secs(1000));

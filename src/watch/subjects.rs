@@ -95,7 +95,7 @@ pub const SUBJECTS: &[Subject] = &[
         name: "memory_full",
         state: State::Degraded,
         what: "writes wait for memory, which is full of bytes that are not in the bucket yet",
-        advice: "If uploads are slower than the writers, a larger memory_limit bridges longer bursts",
+        advice: "If uploads are slower than the writers, a log_limit of eight times checkpoint_bytes or more lets bursts go to the log; else a larger memory_limit bridges longer ones",
         manner: WAITS,
     },
     Subject {

@@ -116,9 +116,11 @@ fn calls_that_wait_for_the_log_are_reported() {
 fn calls_that_wait_for_memory_are_reported() {
     let flags = [
         "--memory-limit=64MiB",
-        "--checkpoint-bytes=8MiB",
         "--pack-bytes=2MiB",
-        "--log-limit=1GiB",
+        // Less than eight times `checkpoint_bytes`: all dirty bytes stay in memory.
+        "--checkpoint-bytes=16MiB",
+        "--log-limit=96MiB",
+        "--log-segment=16MiB",
     ];
     let signs = Signs {
         trouble: "memory is full",

@@ -10,6 +10,7 @@
 //! A granule in neither list has no byte set; none is in both. Aligned ranges are therefore handled in words only: a
 //! test of 32 KiB is one mask. A ragged edge costs a list entry, and a granule with holes 512 bytes.
 
+mod common;
 mod granule;
 mod words;
 

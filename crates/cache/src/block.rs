@@ -1,23 +1,30 @@
 //! One block buffer: pieces, coverage, and what is dirty for which checkpoint.
 
+mod footprint;
+mod spill;
+
 use crate::arrived::Arrived;
 use crate::bitmap::RangeBitmap;
 use crate::image::BlockImage;
+use crate::log_map::LogMap;
 use crate::piece::Pieces;
 use crate::pool::Pool;
 use crate::{BlockVersion, Cache};
-use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, CheckpointId, Lent, to_usize};
+use forebay_types::{
+    BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, CheckpointId, Lent, Lsn, to_usize,
+};
 use std::sync::Arc;
 
-/// Memory of a block beside its counted heap memory: the block itself, its entry in the file's map and its place in
-/// the order of use.
-const BASE_BYTES: u64 = size_of::<Block>() as u64 + 128;
+pub(crate) use footprint::Footprint;
 
 /// The state of one block. Offsets are within the block.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     pieces: Pieces,
     coverage: RangeBitmap,
+    /// The bytes of the newest state that are dirty, and in the log alone. None of them is covered, and each has a log
+    /// extent in the newest checkpoint that has it.
+    spilled: Option<Box<RangeBitmap>>,
     dirty: Dirty,
     /// Checkpoints older than `dirty` that are closed and not published, ascending.
     closed: Vec<Closed>,
@@ -25,6 +32,10 @@ pub(crate) struct Block {
     pub(crate) last_use: u64,
     /// The tick under which it is queued for eviction.
     pub(crate) queued: Option<u64>,
+    /// The tick under which it is queued for spilling.
+    pub(crate) queued_dirty: Option<u64>,
+    /// It was put back in that queue for the upload that it waits for.
+    pub(crate) spared: bool,
     /// Whether any of its bytes came from a write rather than from a fill.
     pub(crate) was_written: bool,
     /// Its part of the accounts.
@@ -38,6 +49,8 @@ struct Dirty {
     checkpoint: Option<CheckpointId>,
     version: BlockVersion,
     ranges: RangeBitmap,
+    /// The records that have bytes of these ranges.
+    log: LogMap,
     /// An image of exactly this version was taken.
     handed_over: bool,
 }
@@ -48,43 +61,18 @@ struct Closed {
     checkpoint: CheckpointId,
     version: BlockVersion,
     ranges: RangeBitmap,
+    /// The records that have bytes of these ranges.
+    log: LogMap,
     /// The bytes at its close; none once an image has them.
     pieces: Option<Pieces>,
-}
-
-/// A block's contribution to the accounts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Footprint {
-    /// Memory beside the buffers of its pieces.
-    pub(crate) overhead_bytes: u64,
-    /// Dirty bytes, counted for each checkpoint.
-    pub(crate) dirty_bytes: u64,
+    /// The part of `ranges` that `pieces` has, if it is not all of it. The log has the rest.
+    held: Option<Box<RangeBitmap>>,
+    /// Bytes that were changed since by something that is not dirty any more, or that left the file. Kept only for
+    /// ranges with log extents: others stay in memory anyway.
+    stale: Option<Box<RangeBitmap>>,
 }
 
 impl Block {
-    pub(crate) fn footprint(&self) -> Footprint {
-        let mut overhead = BASE_BYTES
-            + self.pieces.heap_bytes()
-            + self.coverage.heap_bytes()
-            + self.dirty.ranges.heap_bytes()
-            + (self.closed.capacity() * size_of::<Closed>()) as u64;
-        let mut dirty = self.dirty.ranges.len();
-        for closed in &self.closed {
-            overhead += closed.ranges.heap_bytes();
-            overhead += closed.pieces.as_ref().map_or(0, Pieces::heap_bytes);
-            dirty += closed.ranges.len();
-        }
-        Footprint {
-            overhead_bytes: overhead,
-            dirty_bytes: dirty,
-        }
-    }
-
-    /// Memory of its newest state: pieces and overhead.
-    pub(crate) fn allocated_bytes(&self) -> u64 {
-        self.pieces.buffer_bytes() + self.footprint().overhead_bytes
-    }
-
     /// Whether an unpublished checkpoint has dirty bytes in it.
     pub(crate) fn is_dirty(&self) -> bool {
         !self.dirty.ranges.is_empty() || !self.closed.is_empty()
@@ -100,6 +88,20 @@ impl Block {
         self.pieces.is_shared()
     }
 
+    /// Queues it for spilling if some of it may be, and it is not yet queued. For a block whose account is up to date.
+    #[inline]
+    pub(crate) fn queue_if_dirty(&mut self, key: BlockKey, cache: &Cache) {
+        if self.queued_dirty.is_none() && self.may_spill() {
+            self.queue_dirty(self.last_use, key, cache);
+        }
+    }
+
+    /// Queues it for spilling as if it was used at `tick`.
+    pub(crate) fn queue_dirty(&mut self, tick: u64, key: BlockKey, cache: &Cache) {
+        self.queued_dirty = Some(tick);
+        cache.dirty_order.insert(tick, key);
+    }
+
     /// Queues it for eviction if it is clean and not yet queued.
     pub(crate) fn queue_if_clean(&mut self, key: BlockKey, cache: &Cache) {
         if self.queued.is_none() && !self.is_dirty() && !self.coverage.is_empty() {
@@ -108,13 +110,14 @@ impl Block {
         }
     }
 
-    /// Writes newer bytes, which are dirty for `open`. Returns the checkpoint in which this made the block dirty, if
-    /// it was not dirty there before.
+    /// Writes newer bytes, which are dirty for `open`, and which `record` has. Returns the checkpoint in which this made
+    /// the block dirty, if it was not dirty there before.
     pub(crate) fn write(
         &mut self,
         at: u64,
         data: &[u8],
         open: CheckpointId,
+        record: Option<Lsn>,
         tick: u64,
         pool: &Arc<Pool>,
     ) -> Option<CheckpointId> {
@@ -124,7 +127,10 @@ impl Block {
             self.dirty.checkpoint = Some(open);
         }
         self.put(at, data, pool);
-        self.dirty.ranges.set(ByteRange::at(at, data.len() as u64));
+        let range = ByteRange::at(at, data.len() as u64);
+        self.forget_spilled(range);
+        self.dirty.ranges.set(range);
+        self.dirty.log.note(range, record);
         self.dirty.version = BlockVersion(tick);
         self.dirty.handed_over = false;
         self.last_use = tick;
@@ -157,6 +163,8 @@ impl Block {
             self.dirty.checkpoint = Some(open);
         }
         self.dirty.ranges.union(&clean);
+        // No record of this checkpoint has them.
+        clean.ranges().for_each(|range| self.dirty.log.carve(range));
         self.dirty.version = BlockVersion(tick);
         self.dirty.handed_over = false;
         // Once these bytes are in the bucket again and evicted, a fetch from their old place is out of date.
@@ -164,7 +172,7 @@ impl Block {
         (clean.len(), self.dirty.checkpoint.filter(|_| began))
     }
 
-    /// Fills in clean bytes where none are covered: `data`, which is a part of `arrived` if that is given.
+    /// Fills in clean bytes where none are known: `data`, which is a part of `arrived` if that is given.
     pub(crate) fn fill(
         &mut self,
         at: u64,
@@ -177,19 +185,23 @@ impl Block {
             let part = &data[to_usize(gap.start - at)..to_usize(gap.end - at)];
             match arrived {
                 None => self.put(gap.start, part, pool),
-                Some(arrived) => {
-                    let streaming = self.is_covered_before(gap.start);
-                    self.pieces
-                        .take_over(gap.start, part, arrived, streaming, pool);
-                    self.coverage.set(gap);
-                }
+                Some(arrived) => self.take_over(gap.start, part, arrived, pool),
             }
             rest.start = gap.end;
         }
     }
 
     fn first_gap(&self, within: ByteRange) -> Option<ByteRange> {
-        self.coverage.unset_ranges(within).next()
+        match &self.spilled {
+            None => self.coverage.unset_ranges(within).next(),
+            Some(_) => self.unknown(within).next(),
+        }
+    }
+
+    fn take_over(&mut self, at: u64, part: &[u8], arrived: &Arrived, pool: &Arc<Pool>) {
+        let streaming = self.is_covered_before(at);
+        self.pieces.take_over(at, part, arrived, streaming, pool);
+        self.coverage.set(ByteRange::at(at, part.len() as u64));
     }
 
     fn put(&mut self, at: u64, data: &[u8], pool: &Arc<Pool>) {
@@ -203,8 +215,14 @@ impl Block {
         at > 0 && self.coverage.contains(before)
     }
 
-    /// Copies the covered bytes from `at` on, and reports the ranges that are not covered.
-    pub(crate) fn read(&self, at: u64, out: &mut [u8], mut missing: impl FnMut(ByteRange)) {
+    /// Copies the covered bytes from `at` on, and reports the ranges that are not known, and those in the log alone.
+    pub(crate) fn read(
+        &self,
+        at: u64,
+        out: &mut [u8],
+        mut missing: impl FnMut(ByteRange),
+        mut spilled: impl FnMut(ByteRange, Lsn),
+    ) {
         let range = ByteRange::at(at, out.len() as u64);
         if self.coverage.contains(range) {
             return self.copy(range, out);
@@ -213,7 +231,10 @@ impl Block {
             let part = to_usize(known.start - at)..to_usize(known.end - at);
             self.copy(known, &mut out[part]);
         }
-        self.coverage.unset_ranges(range).for_each(&mut missing);
+        self.unknown(range).for_each(&mut missing);
+        for (range, lsn) in self.spilled_in(range) {
+            spilled(range, lsn);
+        }
     }
 
     /// Lends the bytes of `range`, all of which must be covered, without a copy where that pays.
@@ -230,8 +251,19 @@ impl Block {
         }
     }
 
-    pub(crate) fn uncovered(&self, range: ByteRange) -> impl Iterator<Item = ByteRange> + '_ {
-        self.coverage.unset_ranges(range)
+    /// The parts of `range` that are neither covered nor spilled.
+    pub(crate) fn unknown(&self, range: ByteRange) -> impl Iterator<Item = ByteRange> + '_ {
+        let uncovered = self.coverage.unset_ranges(range);
+        uncovered.flat_map(|gap| {
+            let spilled = self.spilled.as_deref();
+            let all = spilled.is_none().then_some(gap);
+            let parts = spilled.map(|spilled| spilled.unset_ranges(gap));
+            all.into_iter().chain(parts.into_iter().flatten())
+        })
+    }
+
+    pub(crate) fn is_known(&self, range: ByteRange) -> bool {
+        self.coverage.contains(range) || self.unknown(range).next().is_none()
     }
 
     pub(crate) fn is_covered(&self, range: ByteRange) -> bool {
@@ -243,7 +275,7 @@ impl Block {
         self.coverage.len()
     }
 
-    /// The covered ranges that an unpublished checkpoint still has to upload.
+    /// The known ranges that an unpublished checkpoint still has to upload.
     pub(crate) fn unpublished(&self) -> RangeBitmap {
         let mut ranges = self.dirty.ranges.clone();
         for closed in &self.closed {
@@ -252,6 +284,9 @@ impl Block {
         // A truncate leaves ranges of closed checkpoints behind that are no part of the file any more.
         let mut cut = ranges.clone();
         cut.subtract(&self.coverage);
+        if let Some(spilled) = &self.spilled {
+            cut.subtract(spilled);
+        }
         ranges.subtract(&cut);
         ranges
     }
@@ -265,11 +300,16 @@ impl Block {
         tick: u64,
     ) -> Option<CheckpointId> {
         let gone = ByteRange::new(from, BLOCK_SIZE);
-        self.coverage.set_ranges(gone).next()?;
+        if !self.knows_any(gone) {
+            return None;
+        }
         self.close_before(open);
         let was_dirty = !self.dirty.ranges.is_empty();
         self.coverage.clear(gone);
+        self.forget_spilled(gone);
+        self.leave_stale(gone);
         self.dirty.ranges.clear(gone);
+        self.dirty.log.carve(gone);
         self.dirty.version = BlockVersion(tick);
         self.dirty.handed_over = false;
         self.pieces.drop_uncovered(from, &self.coverage);
@@ -294,21 +334,35 @@ impl Block {
         block: BlockIndex,
         checkpoint: CheckpointId,
     ) -> Option<BlockImage> {
-        let (version, ranges, pieces) = if self.dirty.is_of(checkpoint) {
+        let (version, ranges, log, pieces, held) = if self.dirty.is_of(checkpoint) {
             self.dirty.handed_over = true;
-            let ranges = &self.dirty.ranges;
-            (self.dirty.version, ranges, self.pieces.share(ranges))
+            let held = self.held_of_newest();
+            let Dirty {
+                version,
+                ranges,
+                log,
+                ..
+            } = &self.dirty;
+            let pieces = self.pieces.share(held.as_deref().unwrap_or(ranges));
+            (*version, ranges, log, pieces, held)
         } else {
             let mut closed = self.closed.iter_mut();
             let found = closed.find(|closed| closed.checkpoint == checkpoint)?;
-            (found.version, &found.ranges, found.pieces.take()?)
+            let (pieces, held) = (found.pieces.take()?, found.held.take());
+            (found.version, &found.ranges, &found.log, pieces, held)
         };
+        let logged = held.map_or_else(LogMap::default, |held| {
+            let mut rest = ranges.clone();
+            rest.subtract(&held);
+            log.cut_out(rest.ranges())
+        });
         Some(BlockImage {
             block,
             checkpoint,
             version,
             ranges: ranges.clone(),
             pieces,
+            logged,
         })
     }
 
@@ -322,6 +376,7 @@ impl Block {
         }
         for closed in &mut self.closed {
             if closed.checkpoint == image.checkpoint {
+                closed.held = image.held();
                 closed.pieces = Some(image.pieces);
                 return;
             }
@@ -333,22 +388,29 @@ impl Block {
         self.dirty.is_of(checkpoint) && self.dirty.ranges.len() == BLOCK_SIZE
     }
 
-    /// Marks this checkpoint's dirty ranges as uploaded: clean. Returns false, and changes nothing, if they are no
-    /// longer of this version.
-    pub(crate) fn uploaded(&mut self, checkpoint: CheckpointId, version: BlockVersion) -> bool {
+    /// Marks this checkpoint's dirty ranges as uploaded: clean. Returns `None`, and changes nothing, if they are no
+    /// longer of this version; otherwise whether bytes are not known any more.
+    pub(crate) fn uploaded(
+        &mut self,
+        checkpoint: CheckpointId,
+        version: BlockVersion,
+    ) -> Option<bool> {
         if self.version(checkpoint) != Some(version) {
-            return false;
+            return None;
         }
-        if self.dirty.is_of(checkpoint) {
-            self.dirty = Dirty::default();
+        let ranges = if self.dirty.is_of(checkpoint) {
+            std::mem::take(&mut self.dirty).ranges
         } else {
-            self.closed.retain(|closed| closed.checkpoint != checkpoint);
-        }
-        true
+            let of = |closed: &Closed| closed.checkpoint == checkpoint;
+            let at = self.closed.iter().position(of)?;
+            self.closed.remove(at).ranges
+        };
+        self.spared = false;
+        Some(self.forget_uploaded(checkpoint, ranges))
     }
 
-    /// Marks everything up to this checkpoint as published: clean.
-    pub(crate) fn published(&mut self, checkpoint: CheckpointId) {
+    /// Marks everything up to this checkpoint as published: clean. Returns whether bytes are not known any more.
+    pub(crate) fn published(&mut self, checkpoint: CheckpointId) -> bool {
         if self.dirty.checkpoint.is_some_and(|own| own <= checkpoint) {
             self.dirty = Dirty::default();
         }
@@ -356,6 +418,8 @@ impl Block {
         if self.closed.is_empty() {
             self.closed = Vec::new();
         }
+        self.spared = false;
+        self.forget_published()
     }
 
     /// Closes the dirty ranges of an older checkpoint, with their bytes unless those were handed over already. They
@@ -364,17 +428,22 @@ impl Block {
         let Some(checkpoint) = self.dirty.checkpoint.filter(|own| *own < open) else {
             return;
         };
+        let held = self.held_of_newest();
         let dirty = std::mem::take(&mut self.dirty);
         self.dirty.checkpoint = Some(open);
         if dirty.ranges.is_empty() {
             return;
         }
-        let pieces = (!dirty.handed_over).then(|| self.pieces.share(&dirty.ranges));
+        let kept = held.as_deref().unwrap_or(&dirty.ranges);
+        let pieces = (!dirty.handed_over).then(|| self.pieces.share(kept));
         self.closed.push(Closed {
             checkpoint,
             version: dirty.version,
             ranges: dirty.ranges,
+            log: dirty.log,
+            held: held.filter(|_| pieces.is_some()),
             pieces,
+            stale: None,
         });
     }
 }

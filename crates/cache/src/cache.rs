@@ -1,10 +1,11 @@
 //! The parts that all block buffers share: the pool, the accounts and the order of use.
 
 use crate::block::Footprint;
+use crate::image::BlockImage;
 use crate::lru::Order;
 use crate::pool::Pool;
 use forebay_metrics::{Counter, Samples, Source, table};
-use forebay_types::BlockKey;
+use forebay_types::{BlockKey, Lsn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -16,10 +17,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Debug)]
 pub struct Cache {
     pub(crate) pool: Arc<Pool>,
+    /// Clean blocks.
     pub(crate) order: Order,
+    /// Dirty blocks with bytes in memory that the log has as well.
+    pub(crate) dirty_order: Order,
     /// Counts uses: orders them, and names versions of blocks.
     ticks: AtomicU64,
     dirty_bytes: AtomicU64,
+    spilled_bytes: AtomicU64,
+    /// Memory of log maps, a part of the overhead.
+    index_bytes: AtomicU64,
     /// Evicted blocks, and the bytes of their buffers.
     evictions: Counter,
     evicted_bytes: Counter,
@@ -37,8 +44,11 @@ impl Cache {
         Arc::new(Cache {
             pool: Pool::new(limit_bytes, reserve_bytes),
             order: Order::default(),
+            dirty_order: Order::default(),
             ticks: AtomicU64::new(0),
             dirty_bytes: AtomicU64::new(0),
+            spilled_bytes: AtomicU64::new(0),
+            index_bytes: AtomicU64::new(0),
             evictions: Counter::default(),
             evicted_bytes: Counter::default(),
         })
@@ -82,6 +92,23 @@ impl Cache {
     /// checkpoints, since both upload it.
     pub fn dirty_bytes(&self) -> u64 {
         self.dirty_bytes.load(Relaxed)
+    }
+
+    /// The part of [`dirty_bytes`](Self::dirty_bytes) that is in the log alone. The rest is in memory, or in images.
+    pub fn spilled_bytes(&self) -> u64 {
+        self.spilled_bytes.load(Relaxed)
+    }
+
+    /// Bytes of [`allocated_bytes`](Self::allocated_bytes) that log maps take: what is known of the records that have
+    /// dirty bytes. Once they take a quarter of the budget, the records of further writes are not noted, and their bytes
+    /// stay in memory until they are published.
+    pub fn index_bytes(&self) -> u64 {
+        self.index_bytes.load(Relaxed)
+    }
+
+    /// Whether log maps may grow.
+    pub(crate) fn may_note_records(&self) -> bool {
+        self.index_bytes() < self.limit_bytes() / 4
     }
 
     /// Whether `bytes` more fit in the budget beside the bytes that are allocated, leased and reserved. Frees idle
@@ -143,6 +170,46 @@ impl Cache {
         self.order.len()
     }
 
+    /// The same for dirty blocks: takes out the first one that may be spilled. The caller must then call
+    /// [`FileBlocks::spill`] for it under the lock of its file, which queues the block again if some of it stays in
+    /// memory.
+    ///
+    /// [`FileBlocks::spill`]: crate::FileBlocks::spill
+    pub fn coldest_dirty(&self) -> Option<BlockKey> {
+        self.dirty_order.pop()
+    }
+
+    /// Takes out the block that was used least recently of those that [`coldest`](Self::coldest) and
+    /// [`coldest_dirty`](Self::coldest_dirty) would return.
+    pub fn coldest_of_both(&self) -> Option<Coldest> {
+        let dirty_first = match (self.order.first(), self.dirty_order.first()) {
+            (Some(clean), Some(dirty)) => dirty < clean,
+            (clean, _) => clean.is_none(),
+        };
+        // Another thread may have taken it meanwhile.
+        let clean = || self.coldest().map(Coldest::Clean);
+        let dirty = || self.coldest_dirty().map(Coldest::Dirty);
+        match dirty_first {
+            true => dirty().or_else(clean),
+            false => clean().or_else(dirty),
+        }
+    }
+
+    /// Number of dirty blocks in the order of use, like [`candidates`](Self::candidates).
+    pub fn candidates_to_spill(&self) -> usize {
+        self.dirty_order.len()
+    }
+
+    /// Puts bytes of a record into an image that needs them: `data`, which the record has at `offset` of the file. Only
+    /// ranges of [`BlockImage::logged`] with this `lsn` take them; other bytes of the image do not change. Returns
+    /// their number.
+    ///
+    /// The image gets memory of its own for them, which counts as allocated until the image is dropped. The pieces that
+    /// it shares with the block are copied.
+    pub fn load(&self, image: &mut BlockImage, lsn: Lsn, offset: u64, data: &[u8]) -> u64 {
+        image.load(lsn, offset, data, &self.pool)
+    }
+
     /// Number of pieces that were copied since the start, because an image, a closed checkpoint or a reader held
     /// them, or because their memory had been taken over. For metrics.
     pub fn copied_pieces(&self) -> u64 {
@@ -167,14 +234,36 @@ impl Cache {
 
     /// Replaces the contribution of one block to the accounts.
     pub(crate) fn account(&self, before: Footprint, after: Footprint) {
+        if before == after {
+            return;
+        }
         self.pool
             .change_overhead(before.overhead_bytes, after.overhead_bytes);
-        if before.dirty_bytes != after.dirty_bytes {
-            // Adding the wrapped difference subtracts.
-            let change = after.dirty_bytes.wrapping_sub(before.dirty_bytes);
-            self.dirty_bytes.fetch_add(change, Relaxed);
-        }
+        change(&self.dirty_bytes, before.dirty_bytes, after.dirty_bytes);
+        change(
+            &self.spilled_bytes,
+            before.spilled_bytes,
+            after.spilled_bytes,
+        );
+        change(&self.index_bytes, before.index_bytes, after.index_bytes);
     }
+}
+
+/// Replaces a part of a sum.
+fn change(sum: &AtomicU64, before: u64, after: u64) {
+    if after != before {
+        // Adding the wrapped difference subtracts.
+        sum.fetch_add(after.wrapping_sub(before), Relaxed);
+    }
+}
+
+/// The block that [`Cache::coldest_of_both`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coldest {
+    /// A clean block, for [`FileBlocks::evict`](crate::FileBlocks::evict).
+    Clean(BlockKey),
+    /// A dirty block, for [`FileBlocks::spill`](crate::FileBlocks::spill).
+    Dirty(BlockKey),
 }
 
 impl Source for Cache {

@@ -1,13 +1,18 @@
 //! All blocks of one file.
 
+mod checkpoints;
+mod spill;
+
 use crate::arrived::Arrived;
 use crate::block::{Block, Footprint};
 use crate::fetch::{FetchToken, Lost};
 use crate::piece::PIECE_SIZE;
-use crate::{BlockImage, BlockVersion, Cache, RangeBitmap};
-use forebay_types::{BlockIndex, BlockKey, ByteRange, CheckpointId, Inode, Pieces, to_usize};
+use crate::{Cache, RangeBitmap};
+use forebay_types::{BlockIndex, BlockKey, ByteRange, CheckpointId, Inode, Lsn, Pieces, to_usize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+pub use spill::Spilled;
 
 /// The block buffers of one file. Its owner keeps it under the file's own lock.
 ///
@@ -45,7 +50,9 @@ pub struct InMemory {
     pub block: BlockIndex,
     /// Number of its covered bytes.
     pub covered_bytes: u64,
-    /// The covered ranges, within the block, that are dirty in some checkpoint.
+    /// Number of its bytes that are in the log alone.
+    pub spilled_bytes: u64,
+    /// The ranges, within the block, that are covered or spilled, and dirty in some checkpoint.
     pub unpublished: RangeBitmap,
 }
 
@@ -70,9 +77,19 @@ impl FileBlocks {
     /// `open` must not go back while dirty bytes of a newer one are here; if it does, the bytes belong to the newer
     /// one.
     ///
+    /// `record` is the position of the record in the log that has these bytes; `None` if the log does not have them. It
+    /// must lie in `open` as well: once a checkpoint is published, the log need not have its records any more.
+    ///
     /// Returns the last block that became completely dirty in `open` by this call.
-    pub fn write(&mut self, offset: u64, data: &[u8], open: CheckpointId) -> Option<BlockIndex> {
+    pub fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        open: CheckpointId,
+        record: Option<Lsn>,
+    ) -> Option<BlockIndex> {
         let tick = self.cache.tick();
+        let record = record.filter(|_| self.cache.may_note_records());
         let mut data = data;
         let mut filled = None;
         for (index, within) in BlockIndex::split(ByteRange::at(offset, data.len() as u64)) {
@@ -80,7 +97,7 @@ impl FileBlocks {
             data = rest;
             let (became_dirty, is_filled) = self.change(index, |block, cache| {
                 let was_whole = block.is_whole_in(open);
-                let became_dirty = block.write(within.start, part, open, tick, &cache.pool);
+                let became_dirty = block.write(within.start, part, open, record, tick, &cache.pool);
                 (became_dirty, !was_whole && block.is_whole_in(open))
             });
             if let Some(checkpoint) = became_dirty {
@@ -111,10 +128,22 @@ impl FileBlocks {
         bytes
     }
 
-    /// Copies the covered bytes from `offset` on to `out`: the newest ones, dirty or clean. Ranges of the file that
-    /// are not covered are pushed to `missing`, merged and ascending, and their bytes of `out` are left unchanged.
-    pub fn read(&mut self, offset: u64, out: &mut [u8], missing: &mut Vec<ByteRange>) {
+    /// Copies the covered bytes from `offset` on to `out`: the newest ones, dirty or clean. The bytes of `out` for other
+    /// ranges of the file are left unchanged. Ranges that are in the log alone are pushed to `spilled` with the record
+    /// that has them; all others to `missing`. Both ascend, and adjacent ranges are merged.
+    pub fn read(
+        &mut self,
+        offset: u64,
+        out: &mut [u8],
+        missing: &mut Vec<ByteRange>,
+        spilled: &mut Vec<(ByteRange, Lsn)>,
+    ) {
         let tick = self.cache.tick();
+        let own_spilled = spilled.len();
+        let mut logged = |range: ByteRange, lsn| match spilled.get_mut(own_spilled..) {
+            Some([.., (last, of)]) if last.end == range.start && *of == lsn => last.end = range.end,
+            _ => spilled.push((range, lsn)),
+        };
         let own = missing.len();
         let mut miss = |range: ByteRange| match missing.get_mut(own..) {
             Some([.., last]) if last.end == range.start => last.end = range.end,
@@ -129,7 +158,10 @@ impl FileBlocks {
             match self.blocks.get_mut(&index) {
                 Some(block) => {
                     block.last_use = tick;
-                    block.read(within.start, part, |range| miss(absolute(range)));
+                    let miss = |range| miss(absolute(range));
+                    block.read(within.start, part, miss, |range, lsn| {
+                        logged(absolute(range), lsn);
+                    });
                 }
                 None => miss(absolute(within)),
             }
@@ -165,20 +197,28 @@ impl FileBlocks {
         })
     }
 
-    /// The parts of `range` that are not covered, ascending, pushed to `missing`. Unlike [`read`](Self::read), this
-    /// does not count as a use of the blocks.
-    pub fn uncovered(&self, range: ByteRange, missing: &mut Vec<ByteRange>) {
+    /// Whether every byte of the range is covered, or in the log alone: none of it has to be fetched from the bucket.
+    pub fn is_known(&self, range: ByteRange) -> bool {
+        BlockIndex::split(range).all(|(index, within)| {
+            let block = self.blocks.get(&index);
+            block.is_some_and(|block| block.is_known(within))
+        })
+    }
+
+    /// The parts of `range` that are not [known](Self::is_known), ascending, pushed to `missing`. Unlike
+    /// [`read`](Self::read), this does not count as a use of the blocks.
+    pub fn unknown(&self, range: ByteRange, missing: &mut Vec<ByteRange>) {
         for (index, within) in BlockIndex::split(range) {
             let start = index.start();
             let absolute = |range: ByteRange| ByteRange::at(start + range.start, range.len());
             match self.blocks.get(&index) {
-                Some(block) => missing.extend(block.uncovered(within).map(absolute)),
+                Some(block) => missing.extend(block.unknown(within).map(absolute)),
                 None => missing.push(absolute(within)),
             }
         }
     }
 
-    /// Fills in bytes of the bucket, only where nothing is covered; never makes anything dirty. Bytes that were
+    /// Fills in bytes of the bucket, only where nothing is [known](Self::is_known); never makes anything dirty. Bytes that were
     /// fetched without the file's lock must not be filled in unless [`is_current`](Self::is_current) returns true.
     pub fn fill(&mut self, offset: u64, data: &[u8]) {
         self.fill_with(offset, data, None);
@@ -212,13 +252,14 @@ impl FileBlocks {
     }
 
     /// Whether bytes of `range` that were fetched since the token was taken may still be served, and filled in where
-    /// nothing is covered. False after a truncate of the file, and after an eviction of a block of the range that had
-    /// been written to; plan the fetch again then.
+    /// nothing is covered. False after a truncate of the file, after an eviction of a block of the range that had been
+    /// written to, and after bytes of such a block that were in the log alone became clean, or clean ones beside them
+    /// were dropped; plan the fetch again then.
     pub fn is_current(&self, token: FetchToken, range: ByteRange) -> bool {
         self.lost.nothing_since(token, range)
     }
 
-    /// Drops everything at and behind `size` that is covered or dirty in `open`. Bytes that are dirty there in an
+    /// Drops everything at and behind `size` that is known or dirty in `open`. Bytes that are dirty there in an
     /// older checkpoint are kept for its image, and are no longer readable.
     pub fn truncate(&mut self, size: u64, open: CheckpointId) {
         let tick = self.cache.tick();
@@ -244,83 +285,6 @@ impl FileBlocks {
     /// Drops all of a deleted file except the bytes that a checkpoint older than `open` still has to upload.
     pub fn clear(&mut self, open: CheckpointId) {
         self.truncate(0, open);
-    }
-
-    /// The blocks in which this checkpoint, open or closed, has dirty ranges; ascending.
-    pub fn dirty_blocks(&self, checkpoint: CheckpointId) -> Vec<BlockIndex> {
-        let dirty = self.dirty_in.get(&checkpoint);
-        dirty.map_or_else(Vec::new, |dirty| dirty.iter().copied().collect())
-    }
-
-    /// Identifies the state of this checkpoint's dirty ranges in the block; none if it has none. Changes with each
-    /// write to the block, with each [`upload_again`](Self::upload_again) of some of it, and with each truncate that
-    /// drops bytes of it while the checkpoint is open, and with nothing else. An early upload is still valid if this
-    /// equals the [`BlockImage::version`] of its image.
-    pub fn version(&self, block: BlockIndex, checkpoint: CheckpointId) -> Option<BlockVersion> {
-        self.blocks.get(&block)?.version(checkpoint)
-    }
-
-    /// Hands over the dirty ranges of a checkpoint in this block, with their current bytes, or those at the close of
-    /// the checkpoint.
-    ///
-    /// The caller is responsible for these bytes until they are in the bucket: it keeps the image to try again, or
-    /// passes it to [`put_back`](Self::put_back). None if the checkpoint has no dirty range here, or if they were
-    /// handed over before and a newer checkpoint has changed the block since.
-    pub fn image(&mut self, block: BlockIndex, checkpoint: CheckpointId) -> Option<BlockImage> {
-        self.change_if_there(block, |found| found.image(block, checkpoint))?
-    }
-
-    /// Takes back an image that was not uploaded, so that another one can be taken. An image that is out of date
-    /// or published is dropped.
-    pub fn put_back(&mut self, image: BlockImage) {
-        self.change_if_there(image.block(), |block| block.put_back(image));
-    }
-
-    /// Whether every byte of the block is dirty in this checkpoint, and no newer one has changed it.
-    pub fn is_whole_in(&self, block: BlockIndex, checkpoint: CheckpointId) -> bool {
-        let block = self.blocks.get(&block);
-        block.is_some_and(|block| block.is_whole_in(checkpoint))
-    }
-
-    /// The blocks in the range for which [`is_whole_in`](Self::is_whole_in) is true.
-    pub fn whole_in(
-        &self,
-        range: ByteRange,
-        checkpoint: CheckpointId,
-    ) -> impl Iterator<Item = BlockIndex> {
-        let touched = BlockIndex::split(range).map(|(block, _)| block);
-        touched.filter(move |block| self.is_whole_in(*block, checkpoint))
-    }
-
-    /// Marks the dirty ranges of this checkpoint in the block as uploaded, although the checkpoint is not published:
-    /// they are clean from now on, and a caller that evicts them must know where they lie in the bucket. `version` is
-    /// the [`version`](Self::version) at the time of the image. Returns false, and changes nothing, if it has
-    /// changed.
-    pub fn uploaded(
-        &mut self,
-        block: BlockIndex,
-        checkpoint: CheckpointId,
-        version: BlockVersion,
-    ) -> bool {
-        let uploaded = |found: &mut Block| found.uploaded(checkpoint, version);
-        let uploaded = self.change_if_there(block, uploaded).unwrap_or(false);
-        if uploaded && let Some(dirty) = self.dirty_in.get_mut(&checkpoint) {
-            dirty.remove(&block);
-        }
-        uploaded
-    }
-
-    /// Marks everything up to and including this checkpoint as published: its ranges are clean. Blocks without dirty
-    /// ranges of other checkpoints may be evicted from now on.
-    pub fn published(&mut self, checkpoint: CheckpointId) {
-        while let Some(first) = self.dirty_in.first_entry() {
-            if *first.key() > checkpoint {
-                break;
-            }
-            for index in first.remove() {
-                self.change_if_there(index, |block| block.published(checkpoint));
-            }
-        }
     }
 
     /// Evicts a block if it is clean, nothing else holds its memory, and it was not used since it was queued. For the
@@ -375,6 +339,7 @@ impl FileBlocks {
         let seen = blocks.map(|(index, block)| InMemory {
             block: *index,
             covered_bytes: block.covered_bytes(),
+            spilled_bytes: block.spilled_len(),
             unpublished: block.unpublished(),
         });
         seen.collect()
@@ -423,6 +388,9 @@ impl FileBlocks {
             if let Some(tick) = block.queued {
                 self.cache.order.remove(tick, key);
             }
+            if let Some(tick) = block.queued_dirty {
+                self.cache.dirty_order.remove(tick, key);
+            }
             let nothing = Footprint::default();
             replace_account(block.accounted, nothing, &self.cache, &mut self.dirty_bytes);
         }
@@ -443,6 +411,8 @@ fn settle(block: &mut Block, key: BlockKey, cache: &Cache, dirty_bytes: &mut u64
     let before = std::mem::replace(&mut block.accounted, after);
     replace_account(before, after, cache, dirty_bytes);
     block.queue_if_clean(key, cache);
+    block.queue_if_dirty(key, cache);
+    debug_assert!(block.is_consistent());
 }
 
 fn replace_account(before: Footprint, after: Footprint, cache: &Cache, dirty_bytes: &mut u64) {

@@ -10,7 +10,8 @@
 //!  FileBlocks -------- one per file: its blocks by index, which are dirty in which checkpoint
 //!    |
 //!  block ------------- 4 MiB of the file: coverage, dirty ranges, closed checkpoints
-//!    |      `--------- RangeBitmap: a set of bytes, exact to the byte
+//!    |      |--------- RangeBitmap: a set of bytes, exact to the byte
+//!    |      `--------- LogMap: which record of the log has which dirty bytes
 //!  piece ------------- 64 KiB of the block: 4, 16 or 64 KiB of memory, shared with images
 //! ```
 //!
@@ -40,6 +41,21 @@
 //!
 //! Only a clean block is evicted, which makes it empty again.
 //!
+//! # Bytes in the log alone
+//! A write may name the record of the log that has its bytes. [`FileBlocks::spill`] drops the memory of dirty bytes whose
+//! records are settled: these bytes are then *spilled*. They are known and dirty like covered ones, but a reader gets the
+//! position of their record instead of the bytes, reads the record, and may give it to [`FileBlocks::fill_logged`].
+//!
+//! * A byte without a record stays in memory until it is clean.
+//! * A fill from the bucket touches neither covered nor spilled bytes. A fill from the log touches only spilled ones whose
+//!   record has the position that the fill names.
+//! * A closed checkpoint keeps its own log map, since a byte may be dirty in several, each time with other content. The
+//!   newest checkpoint that has a byte says which record has its newest content.
+//! * Memory leaves piece by piece, and only if nothing outside of the block shares it: otherwise nothing would be freed.
+//! * Spilling and filling change no version: the dirty ranges and their content stay the same.
+//!
+//! The records of a checkpoint must stay in the log until it is published, or its images are given up.
+//!
 //! # Readers borrow
 //! [`FileBlocks::lend`] returns the pieces themselves, which go to the socket without a copy in between. A writer
 //! copies a piece that a reader still holds, like one of an image. If a read covers only a small part of a large
@@ -63,6 +79,9 @@
 //! is published. Its ranges stay dirty until [`FileBlocks::published`]. A caller that retries keeps the image; one
 //! that gives up calls [`FileBlocks::put_back`].
 //!
+//! Of spilled bytes an image has the positions of their records. [`Cache::load`] puts the bytes into it; only then can it
+//! be read, as a [`LoadedImage`].
+//!
 //! An image may be taken while its checkpoint is still open (an early upload). After the upload,
 //! [`FileBlocks::uploaded`] makes its ranges clean before the checkpoint is published, unless they have changed
 //! meanwhile: then another image has to be taken.
@@ -81,7 +100,8 @@
 //! # Accounts
 //! [`Cache::allocated_bytes`] counts the allocated bytes, not the covered ones. The buffer of a piece is counted from
 //! the moment it is taken until its last owner, perhaps an image, drops it. Memory that was taken over is counted
-//! as a whole, until the last piece that shares it is dropped.
+//! as a whole, until the last piece that shares it is dropped. Log maps count as well; beyond
+//! [a quarter of the budget](Cache::index_bytes) they do not grow.
 //!
 //! # Crashes
 //! Nothing here survives a crash; replay of the log rebuilds it.
@@ -97,6 +117,7 @@ mod copies;
 mod fetch;
 mod file;
 mod image;
+mod log_map;
 mod lru;
 #[cfg(feature = "measuring")]
 #[doc(hidden)]
@@ -106,10 +127,10 @@ mod pool;
 
 pub use arrived::Arrived;
 pub use bitmap::RangeBitmap;
-pub use cache::{Cache, Lease};
+pub use cache::{Cache, Coldest, Lease};
 pub use fetch::FetchToken;
-pub use file::{Eviction, FileBlocks, InMemory};
-pub use image::BlockImage;
+pub use file::{Eviction, FileBlocks, InMemory, Spilled};
+pub use image::{BlockImage, LoadedImage};
 
 /// Identifies one state of the dirty ranges of a block: equal only if nothing was written or truncated in between.
 /// Unique within a [`Cache`], also across the lives of a block.

@@ -1,10 +1,10 @@
-//! The order in which clean blocks may be evicted.
+//! The order in which blocks give back their memory.
 
 use forebay_types::BlockKey;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 
-/// The blocks that wait to be evicted, by the tick of their use *when they were queued*.
+/// The blocks that wait to be evicted, or to be spilled, by the tick of their use *when they were queued*.
 ///
 /// A use only stores a tick in the block, so it takes no lock. The order is corrected when a block is taken out: the
 /// evictor compares the ticks and queues the block again if it was used since. A block that is taken out and was not
@@ -24,6 +24,12 @@ impl Order {
 
     pub(crate) fn remove(&self, tick: u64, key: BlockKey) {
         self.waiting.lock().remove(&(tick, key));
+    }
+
+    /// The tick of the first block.
+    pub(crate) fn first(&self) -> Option<u64> {
+        let waiting = self.waiting.lock();
+        waiting.first().map(|(tick, _)| *tick)
     }
 
     pub(crate) fn pop(&self) -> Option<BlockKey> {

@@ -88,6 +88,11 @@ impl Piece {
         }
     }
 
+    /// Bytes of its memory.
+    pub(crate) fn size(&self) -> u64 {
+        self.window().class.size() as u64
+    }
+
     /// The buffer, if it may be written to.
     fn buffer(&mut self) -> Option<&mut Buffer> {
         match &mut self.memory {
@@ -270,6 +275,33 @@ impl Pieces {
                 *slot = None;
             }
         }
+        self.drop_end();
+    }
+
+    /// The memory of a piece. Two owners of pieces share it if they have the same.
+    pub(crate) fn memory(&self, index: usize) -> Option<&Arc<Piece>> {
+        self.table.get(index)?.as_ref()
+    }
+
+    /// Drops a piece, of which no byte may be read any more.
+    pub(crate) fn remove(&mut self, index: usize) {
+        if let Some(slot) = self.table.get_mut(index) {
+            *slot = None;
+        }
+        self.drop_end();
+    }
+
+    /// One more than the largest number of a piece in it.
+    pub(crate) fn end(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Gives back heap memory that it does not need.
+    pub(crate) fn shrink(&mut self) {
+        self.table.shrink_to_fit();
+    }
+
+    fn drop_end(&mut self) {
         while self.table.last().is_some_and(Option::is_none) {
             self.table.pop();
         }
@@ -278,7 +310,7 @@ impl Pieces {
     /// Bytes of the buffers in it.
     pub(crate) fn buffer_bytes(&self) -> u64 {
         let sizes = self.table.iter().flatten();
-        sizes.map(|piece| piece.window().class.size() as u64).sum()
+        sizes.map(|piece| piece.size()).sum()
     }
 
     /// Bytes of heap memory beside the buffers' own.

@@ -1,7 +1,7 @@
 //! Actual heap use, counted by an allocator, separately for each thread, because the test harness allocates as well.
 
 use forebay_cache::{Cache, FileBlocks};
-use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode};
+use forebay_types::{BLOCK_SIZE, BlockIndex, ByteRange, CheckpointId, Inode, Lsn};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -47,6 +47,16 @@ const SECOND: CheckpointId = CheckpointId(2);
 
 #[test]
 fn steady_overwrites_and_reads_allocate_nothing_and_pieces_are_counted_exactly() {
+    steady_overwrites(false);
+}
+
+#[test]
+fn steady_overwrites_allocate_nothing_for_the_positions_of_their_records() {
+    steady_overwrites(true);
+}
+
+/// Overwrites that the log has, or that it does not have.
+fn steady_overwrites(has_log: bool) {
     let cache = Cache::new(64 << 20);
     let mut file = FileBlocks::new(Inode(1), Arc::clone(&cache));
     let data = vec![7; 1_000_001];
@@ -58,23 +68,32 @@ fn steady_overwrites_and_reads_allocate_nothing_and_pieces_are_counted_exactly()
             BUFFER_BYTES.get(),
         )
     };
+    let record = |number| has_log.then_some(Lsn(number));
 
-    file.write(BLOCK_SIZE - 500_000, &data, FIRST);
+    file.write(BLOCK_SIZE - 500_000, &data, FIRST, record(1));
     let before = ALLOCATIONS.get();
     for round in 0..100 {
-        file.write(BLOCK_SIZE - 500_000, &data, FIRST);
-        file.write(BLOCK_SIZE - 400_000 + round * 4_097, &data[..32_768], FIRST);
-        file.read(BLOCK_SIZE - 500_000, &mut out, &mut missing);
+        let at = BLOCK_SIZE - 500_000;
+        file.write(at, &data, FIRST, record(2 * round + 2));
+        let at = BLOCK_SIZE - 400_000 + round * 4_097;
+        file.write(at, &data[..32_768], FIRST, record(2 * round + 3));
+        file.read(
+            BLOCK_SIZE - 500_000,
+            &mut out,
+            &mut missing,
+            &mut Vec::new(),
+        );
         assert!(file.is_covered(ByteRange::at(BLOCK_SIZE - 1, 2)));
     }
     assert_eq!(ALLOCATIONS.get() - before, 0);
     assert!(missing.is_empty() && out == data);
+    assert_eq!(cache.index_bytes() > 0, has_log);
 
     let (accounted, real) = counted();
     assert_eq!(accounted, real);
     let image = file.image(BlockIndex(0), FIRST);
-    file.write(BLOCK_SIZE - 70_000, &data, SECOND);
-    file.write(17, b"small", SECOND);
+    file.write(BLOCK_SIZE - 70_000, &data, SECOND, record(1000));
+    file.write(17, b"small", SECOND, record(1001));
     let (accounted, real) = counted();
     assert_eq!(accounted, real, "with copies on write");
     file.truncate(100, SECOND);
@@ -84,13 +103,14 @@ fn steady_overwrites_and_reads_allocate_nothing_and_pieces_are_counted_exactly()
     drop(file);
     cache.trim();
     assert_eq!(counted(), (0, 0));
+    assert_eq!(cache.index_bytes(), 0);
 }
 
 #[test]
 fn lending_allocates_nothing() {
     let cache = Cache::new(64 << 20);
     let mut file = FileBlocks::new(Inode(1), Arc::clone(&cache));
-    file.write(0, &vec![7; 1 << 20], FIRST);
+    file.write(0, &vec![7; 1 << 20], FIRST, None);
     let read = |file: &mut FileBlocks| {
         let lent = file.lend(ByteRange::new(0, 1 << 20));
         assert_eq!(lent.map(|lent| lent.len()), Some(16));

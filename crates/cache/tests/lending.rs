@@ -31,7 +31,7 @@ fn lent_bytes_are_those_of_the_file_whatever_the_range() {
     let (_, mut file) = file();
     let data = bytes(1, 3 << 20);
     let start = BLOCK_SIZE - (2 << 20);
-    file.write(start, &data, FIRST);
+    file.write(start, &data, FIRST, None);
     for (from, to) in [
         (0, 3 << 20),
         (1, 2),
@@ -53,8 +53,8 @@ fn lent_bytes_are_those_of_the_file_whatever_the_range() {
 #[test]
 fn nothing_is_lent_of_a_range_that_is_not_all_there() {
     let (_, mut file) = file();
-    file.write(0, &bytes(1, PIECE), FIRST);
-    file.write(PIECE + 1, &bytes(2, PIECE), FIRST);
+    file.write(0, &bytes(1, PIECE), FIRST, None);
+    file.write(PIECE + 1, &bytes(2, PIECE), FIRST, None);
     assert!(file.lend(ByteRange::new(0, PIECE)).is_some());
     assert!(file.lend(ByteRange::new(0, PIECE + 1)).is_none());
     assert!(file.lend(ByteRange::new(PIECE, PIECE + 2)).is_none());
@@ -70,10 +70,10 @@ fn nothing_is_lent_of_a_range_that_is_not_all_there() {
 fn what_a_reader_has_stays_as_it_is_and_costs_a_writer_one_copy() {
     let (cache, mut file) = file();
     let data = bytes(1, 2 * PIECE);
-    file.write(0, &data, FIRST);
+    file.write(0, &data, FIRST, None);
     let lent = file.lend(ByteRange::new(0, 2 * PIECE)).unwrap();
-    file.write(10, &[255; 20], FIRST);
-    file.write(40, &[255; 20], FIRST);
+    file.write(10, &[255; 20], FIRST, None);
+    file.write(40, &[255; 20], FIRST, None);
     file.truncate(50, FIRST);
     assert_eq!(joined(&lent), data);
     assert_eq!(cache.copied_pieces(), 1);

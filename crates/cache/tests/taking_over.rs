@@ -59,8 +59,8 @@ fn a_writer_copies_the_piece_that_he_changes_and_the_rest_when_half_is_replaced(
     let memory = 4 * PIECE + HEADER as u64;
     file.take_over(0, &arrived);
     drop(arrived);
-    file.write(10, &[255; 20], FIRST);
-    file.write(40, &[255; 20], FIRST);
+    file.write(10, &[255; 20], FIRST, None);
+    file.write(40, &[255; 20], FIRST, None);
     assert_eq!(cache.copied_pieces(), 1);
     assert_eq!(cache.piece_bytes(), memory + PIECE, "both are there");
     let mut expected = data.to_vec();
@@ -68,7 +68,7 @@ fn a_writer_copies_the_piece_that_he_changes_and_the_rest_when_half_is_replaced(
     expected[40..60].fill(255);
     assert_eq!(content(&mut file, ByteRange::new(0, 4 * PIECE)), expected);
     // A completely replaced piece is not copied, but the two others are.
-    file.write(PIECE, &[1; PIECE as usize], FIRST);
+    file.write(PIECE, &[1; PIECE as usize], FIRST, None);
     assert_eq!(cache.copied_pieces(), 3);
     assert_eq!(
         cache.piece_bytes(),
@@ -85,7 +85,7 @@ fn written_bytes_win_and_the_pieces_around_them_are_taken_over() {
     for at in [5, 50_000] {
         let (cache, mut file) = file();
         let written = PIECE + at..PIECE + at + 10;
-        file.write(written.start, &[255; 10], FIRST);
+        file.write(written.start, &[255; 10], FIRST, None);
         assert!(cache.piece_bytes() < PIECE);
         let (data, arrived) = arrived(3 * PIECE);
         file.take_over(0, &arrived);
@@ -137,7 +137,7 @@ fn a_block_that_was_taken_over_is_evicted_like_any_other() {
     let (data, arrived) = arrived(PIECE);
     file.take_over(0, &arrived);
     let image = {
-        file.write(0, &[1], FIRST);
+        file.write(0, &[1], FIRST, None);
         file.image(BlockIndex(0), FIRST).unwrap()
     };
     assert_eq!(file.evict(BlockIndex(0)), Eviction::Busy, "it is dirty");

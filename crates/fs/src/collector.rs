@@ -144,7 +144,7 @@ impl Collector {
         // Nothing before the first commit: a gateway that only reads sends no requests for this.
         self.wake.notified().await;
         loop {
-            while !self.context.may_collect() {
+            while !self.context.may_collect() || self.is_in_the_way() {
                 self.orders.wait_for(CollectorWait::Others);
                 let _ = tokio::time::timeout(LOOK_AGAIN, self.wake.notified()).await;
             }
@@ -164,6 +164,11 @@ impl Collector {
                 }
             }
         }
+    }
+
+    /// Whether clients change something at this moment. Not if a person waits for the collection.
+    fn is_in_the_way(&self) -> bool {
+        !self.orders.is_open() && !self.context.foreground.effort().background
     }
 
     /// The work that the collector has done, and the work that is left.

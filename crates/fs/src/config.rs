@@ -36,14 +36,21 @@ pub struct FsConfig {
     /// Whether the log must be sealed: then the gateway seals it, and does not replay an unsealed log. Only for a
     /// sealed volume. If false, a sealed log of that volume is replayed all the same.
     pub seal_log: bool,
-    /// Memory for block buffers; writers wait while it is full. At least 16 MiB.
+    /// Memory for block buffers; writers wait while it is full of bytes that cannot be spilled. At least 16 MiB.
     pub memory_limit: u64,
     /// How long a change waits for room in memory, and once more for room in the log, before it is answered
     /// [`Error::Delay`](forebay_vfs::Error::Delay) ([`ROOM_WAIT`] by default).
     pub room_wait: Duration,
+    /// The pause before an upload reads a record of the log once more that the disk did not return. It doubles each time,
+    /// and after the sixth time the bytes are lost.
+    pub log_read_pause: Duration,
+    /// Clients are busy until they changed nothing for this time. Uploads and other background work use what busy clients
+    /// leave.
+    pub busy_time: Duration,
     /// How long changes may stay unpublished while the bucket answers.
     pub checkpoint_interval: Duration,
-    /// Dirty bytes at which a checkpoint closes before its interval is over.
+    /// Dirty bytes at which a checkpoint closes before its interval is over. Dirty bytes may leave memory if the log has room
+    /// for eight times as much.
     pub checkpoint_bytes: u64,
     /// The compression of files that were not written through an export with a compression of its own.
     pub compression: Compression,
@@ -147,6 +154,25 @@ impl FsConfig {
         self.fetch_parallel.min(fit as usize).max(4)
     }
 
+    /// Whether dirty bytes may leave memory while the log has them: if it has room for several checkpoints.
+    pub(crate) fn spills(&self) -> bool {
+        match self.log {
+            LogConfig::Disk { limit, .. } => limit / 8 >= self.checkpoint_bytes,
+            LogConfig::None => false,
+        }
+    }
+
+    /// Bytes of the log of a checkpoint that closes while the publisher is busy: a part of the log that makes room in small
+    /// steps. `None` if it never does.
+    pub(crate) fn grown_checkpoint(&self) -> Option<u64> {
+        match self.log {
+            LogConfig::Disk { limit, .. } if self.spills() => {
+                Some((limit / 32).max(self.checkpoint_bytes))
+            }
+            _ => None,
+        }
+    }
+
     /// The part of `memory_limit` that neither writers nor readers ahead may take: it is for frames that a read waits
     /// for and for packs in flight, so that those are within the limit too.
     pub(crate) fn memory_reserve(&self) -> u64 {
@@ -188,6 +214,8 @@ impl FsConfig {
             seal_log: false,
             memory_limit: 1 << 30,
             room_wait: ROOM_WAIT,
+            log_read_pause: Duration::from_millis(500),
+            busy_time: Duration::from_millis(250),
             checkpoint_interval: Duration::from_secs(5),
             checkpoint_bytes: 64 << 20,
             compression: Compression::default(),

@@ -12,6 +12,7 @@
 //! records](forebay_meta::record::ScrubRecord), and readers find it again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_meta::FrameAddress;
 use forebay_pack::object_name;
@@ -93,6 +94,8 @@ struct Entry {
     /// Outer option: whether the path was looked for.
     path: Option<Option<Vec<u8>>>,
     snapshots: Vec<String>,
+    /// Whether its bytes were never in the bucket, and the file may still have them as its newest.
+    is_unwritten: bool,
     /// Whether only snapshots held its pack.
     is_held: bool,
     /// Whether it is whole in its pack, which was put again.
@@ -103,6 +106,8 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct Damages {
     list: Mutex<List>,
+    /// Whether bytes were lost on their way to the bucket.
+    has_unwritten: AtomicBool,
     wake: Notify,
 }
 
@@ -111,6 +116,8 @@ struct List {
     frames: BTreeMap<BlockFrame, Entry>,
     /// How many frames the list had no room for.
     more: u64,
+    /// Whether frames were among them whose bytes were lost on their way to the bucket.
+    more_unwritten: bool,
     /// Packs that only snapshots hold, and whose frames cannot be found.
     blind: BTreeSet<PackId>,
 }
@@ -132,12 +139,45 @@ impl Damages {
             state: DamageState::Found,
             path: None,
             snapshots: Vec::new(),
+            is_unwritten: false,
             is_held: false,
             in_place: false,
         };
         list.frames.insert(place, entry);
         self.wake.notify_one();
         true
+    }
+
+    /// Notes a frame in place of bytes that were lost on their way to the bucket.
+    pub(crate) fn note_unwritten(&self, place: BlockFrame, range: ByteRange, why: &str) {
+        self.note(place, range, why);
+        let mut list = self.list.lock();
+        match list.frames.get_mut(&place) {
+            Some(entry) => entry.is_unwritten = true,
+            None => list.more_unwritten = true,
+        }
+        self.has_unwritten.store(true, Ordering::Release);
+    }
+
+    /// The frames of this file in place of bytes that were lost on their way to the bucket, unless they were
+    /// [written again](Self::written_again). `None` if there may be others, for which the list had no room.
+    pub(crate) fn unwritten(&self, inode: Inode) -> Option<Vec<BlockFrame>> {
+        if !self.has_unwritten.load(Ordering::Acquire) {
+            return Some(Vec::new());
+        }
+        let list = self.list.lock();
+        let is_of_it =
+            |place: &BlockFrame, entry: &Entry| entry.is_unwritten && place.block.inode == inode;
+        let frames = list.frames.iter();
+        let unwritten = frames.filter(|(place, entry)| is_of_it(place, entry));
+        (!list.more_unwritten).then(|| unwritten.map(|(place, _)| *place).collect())
+    }
+
+    /// Notes that the file has other bytes in place of these.
+    pub(crate) fn written_again(&self, place: &BlockFrame) {
+        if let Some(entry) = self.list.lock().frames.get_mut(place) {
+            entry.is_unwritten = false;
+        }
     }
 
     /// Notes the state of a damaged frame of a pack that snapshots refer to; `is_held` if they alone do. `Healed` means that
@@ -160,6 +200,7 @@ impl Damages {
             state,
             path: Some(None),
             snapshots: snapshots.to_vec(),
+            is_unwritten: false,
             is_held,
             in_place: state == DamageState::Healed,
         };
@@ -197,10 +238,12 @@ impl Damages {
     }
 
     /// Forgets the damaged frames of a pack that is about to be read again: those that are still damaged will be
-    /// noted again.
+    /// noted again. What was lost on its way to the bucket is known without that, and stays.
     pub(crate) fn forget(&self, pack: PackId) {
         let mut list = self.list.lock();
-        list.frames.retain(|place, _| place.pack != pack);
+        let is_other = |place: &BlockFrame| place.pack != pack;
+        list.frames
+            .retain(|place, entry| is_other(place) || entry.is_unwritten);
         list.blind.remove(&pack);
     }
 
@@ -389,6 +432,28 @@ mod tests {
         let healed = ("why", DamageState::Healed);
         damages.note_settled((place(1, 40), RANGE), healed, &monday, false);
         assert_eq!(damages.lost(), 0, "the pack is whole");
+    }
+
+    #[test]
+    fn what_was_lost_on_its_way_is_known_until_it_is_written_again() {
+        let damages = Damages::default();
+        damages.note(place(1, 40), RANGE, "why");
+        assert_eq!(damages.unwritten(Inode(9)), Some(vec![]));
+        // A reader may be the first to find it.
+        damages.note_unwritten(place(1, 40), RANGE, "why");
+        damages.forget(PackId(1));
+        assert_eq!(damages.unwritten(Inode(9)), Some(vec![place(1, 40)]));
+        assert_eq!(damages.unwritten(Inode(8)), Some(vec![]));
+        damages.written_again(&place(1, 40));
+        assert_eq!(damages.unwritten(Inode(9)), Some(vec![]));
+        damages.forget(PackId(1));
+        assert_eq!(damages.list(), (vec![], 0));
+
+        for offset in 0..=MOST as u32 {
+            assert_eq!(damages.unwritten(Inode(8)), Some(vec![]));
+            damages.note_unwritten(place(1, offset), RANGE, "why");
+        }
+        assert_eq!(damages.unwritten(Inode(8)), None);
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(crate) mod quota;
 pub(crate) mod read;
 mod read_bytes;
 pub(crate) mod snapshots;
+mod spilled;
 pub(crate) mod trash;
 mod wanted_frames;
 pub(crate) mod whereabouts;

@@ -132,7 +132,7 @@ fn log_lost_bytes(frame: &DamagedFrame) {
         _ => "they are".to_owned(),
     };
     tracing::error!(
-        "{file}: bytes {from} to {to} are damaged in the bucket: {why}. {lost} in no other copy \
+        "{file}: bytes {from} to {to} cannot be read: {why}. {lost} in no other copy \
          here: restore the object from a backup, or write these bytes again"
     );
 }

@@ -67,4 +67,4 @@ pub use scrub::{CheckedPack, ScrubEnd, ScrubProgress, ScrubRefusal, ScrubStatus,
 pub use snapshots::{Holds, SnapshotCounts, SnapshotError, SnapshotInfo};
 pub use state::{BadSnapshotName, Stopped};
 pub use status::Status;
-pub use volume::{Closed, Undeleted, Volume};
+pub use volume::{Backlog, Closed, Undeleted, Volume};

@@ -281,7 +281,7 @@ async fn open_held(
                 sealing: keys.sealing().filter(|_| seal_log),
                 write_back: WriteBack::default(),
             };
-            Journal::Disk(local.folder.start_log(recovery, options)?)
+            Journal::Disk(Arc::new(local.folder.start_log(recovery, options)?))
         }
         LogConfig::None => {
             // The changes that an earlier run with a log left there go to the bucket, and the log goes out of the

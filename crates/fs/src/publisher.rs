@@ -26,6 +26,7 @@ mod defragment;
 mod deletions;
 mod dirty;
 mod eager;
+mod loading;
 mod observer;
 pub(crate) mod pack_plan;
 mod progress;
@@ -42,6 +43,7 @@ mod upload;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use forebay_reduction::compression::{CompressionStatus, Packs};
 use forebay_types::{CheckpointId, Lsn};
@@ -50,7 +52,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::state::{Closed, Stopped};
+use crate::state::{Closed, EFFORT_LOOK, Stopped};
 
 pub(crate) use account_updates::AccountUpdates;
 pub(crate) use between_checkpoints::BetweenCheckpoints;
@@ -100,6 +102,8 @@ pub(crate) struct Publisher {
     /// Packs in the bucket that were uploaded eagerly, and whose checkpoints are not published yet.
     eager_packs: Mutex<BTreeMap<CheckpointId, Vec<PutPack>>>,
     deletions: Deletions,
+    /// Whether bytes were lost because the log could not return them, and it has returned none since.
+    loses: AtomicBool,
     pub(crate) times: CheckpointTimes,
 }
 
@@ -120,6 +124,7 @@ impl Publisher {
             flushes: Mutex::default(),
             eager_packs: Mutex::default(),
             deletions: Deletions::default(),
+            loses: AtomicBool::new(false),
             times: CheckpointTimes::default(),
         }
     }
@@ -146,6 +151,7 @@ impl Publisher {
 
     /// Returns when the bucket holds everything before `end`.
     pub(crate) async fn wait_for(&self, end: Lsn) -> forebay_vfs::Result<()> {
+        let _waits = self.context.signals.wait_for_bucket();
         let mut published = self.progress.watch_published();
         let mut stopped = self.context.signals.watch_stopped();
         if *published.borrow_and_update() < end {
@@ -161,6 +167,7 @@ impl Publisher {
     /// Publishes all changes that were made before the call. Returns the LSN up to which the bucket is complete.
     /// `Err` if the volume stops before, or objects of the volume are missing.
     pub(crate) async fn flush(&self) -> Result<Lsn, FlushError> {
+        let _waits = self.context.signals.wait_for_bucket();
         let (done, published) = oneshot::channel();
         let gone = self.context.trouble.next_gone();
         self.flushes.lock().push(done);
@@ -184,6 +191,7 @@ impl Publisher {
         id: CheckpointId,
         is_open: bool,
     ) -> Result<Lsn, FlushError> {
+        let _waits = self.context.signals.wait_for_bucket();
         let gone = self.context.trouble.next_gone();
         let mut published = self.progress.watch_published();
         let mut stopped = self.context.signals.watch_stopped();
@@ -209,7 +217,11 @@ impl Publisher {
             let flushes = std::mem::take(&mut *self.flushes.lock());
             if !flushes.is_empty() || self.is_due() {
                 let before = self.progress.last();
-                if self.publish_open().await.is_err() {
+                let brought = match flushes.is_empty() {
+                    true => self.publish_next().await,
+                    false => self.publish_open().await,
+                };
+                if brought.is_err() {
                     return;
                 }
                 // One step in each round: under a load without pauses there would be no other time for it.
@@ -254,8 +266,10 @@ impl Publisher {
                 buffers.clear();
             }
             let due = since.map(|since| since + self.context.config.checkpoint_interval);
+            let held_back = self.is_held_back().then(|| Instant::now() + EFFORT_LOOK);
             let own = [
                 due,
+                held_back,
                 self.context.source.next_log_attempt(),
                 buffers.stale_at(),
             ];
@@ -287,9 +301,19 @@ impl Publisher {
             return false;
         };
         since.elapsed() >= self.context.config.checkpoint_interval
-            || self.context.memory.cache.dirty_bytes() >= self.context.config.checkpoint_bytes
+            || (self.is_large() && self.context.foreground.effort().uploads > 0)
             || self.context.signals.is_pressed()
             || self.context.source.wants_to_close()
+    }
+
+    /// Whether there are as many dirty bytes as one checkpoint should have.
+    fn is_large(&self) -> bool {
+        self.context.memory.cache.dirty_bytes() >= self.context.config.checkpoint_bytes
+    }
+
+    /// Whether the open checkpoint would close if clients paused.
+    fn is_held_back(&self) -> bool {
+        self.is_large() && self.context.source.open_since().is_some()
     }
 
     /// Closes the open checkpoint and brings it to the bucket, after those that were closed before; does nothing if
@@ -300,6 +324,16 @@ impl Publisher {
             if let Some(closed) = self.context.source.close() {
                 self.bring(closed).await?;
             }
+        }
+        self.context.source.restart_log().await;
+        Ok(())
+    }
+
+    /// Brings the oldest closed checkpoint to the bucket, or closes the open one for that; does nothing if nothing changed.
+    async fn publish_next(self: &Arc<Self>) -> Result<(), Halted> {
+        self.context.signals.relieve();
+        if let Some(closed) = self.context.source.close() {
+            self.bring(closed).await?;
         }
         self.context.source.restart_log().await;
         Ok(())

@@ -1,8 +1,9 @@
 //! Replay: repeats in memory the changes that the log has and the bucket has not.
 //!
 //! A record is applied to exactly the state to which it was applied before, because records come in order from the
-//! published LSN on. If the log has more than memory has room for, checkpoints are published on the way, as in normal
-//! operation.
+//! published LSN on. Bytes for which memory has no room are in the log alone, as after a burst, and checkpoints close on the way.
+//! Where that does not make room (names do not leave memory, and small logs keep all bytes in it) checkpoints are published on
+//! the way, and the start waits for the bucket.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use forebay_types::{Inode, Lsn};
 use forebay_vfs::Error;
 use forebay_wal::{Record, RecordKind, Recovery};
 
+use crate::LogConfig;
 use crate::open::error::OpenError;
 use crate::opening::Opening;
 use crate::rooms::Rooms;
@@ -29,12 +31,13 @@ pub(crate) async fn replay(
 ) -> Result<u64, OpenError> {
     let mut records = 0;
     let state = &*rooms.state;
+    state.begin_replay(recovery);
     let (from, until) = (state.position(), recovery.end());
     let mut shown = from;
     while let Some(record) = recovery.next()? {
         let room = state
             .memory
-            .make_room(record.payload.len() as u64 + (256 << 10));
+            .make_room(record.payload.len() as u64 + (128 << 10));
         if !room || state.overlay_is_full() || state.has_too_many_waiting() {
             let published = rooms.publisher.publish_open().await;
             published.map_err(|_| stopped(state))?;
@@ -52,6 +55,7 @@ pub(crate) async fn replay(
         };
         apply(state, &record).await.map_err(failed)?;
         state.replayed(record.end);
+        state.close_replayed(record.end);
         records += 1;
     }
     if records > 0 {
@@ -78,7 +82,10 @@ async fn apply(volume: &State, record: &Record<'_>) -> Result<(), String> {
             let mut state = node.lock();
             let open = volume.checkpoint_lock.read();
             open.begin_change(&node, &mut state);
-            state.apply_write(&header, data, 0, open.id);
+            // Without a log of its own, this gateway does not keep what it replays.
+            let kept = volume.config.log != LogConfig::None;
+            let logged = kept.then_some(record.lsn);
+            state.apply_write(&header, data, 0, open.id, logged);
             state.last_lsn = record.end;
             state.settle(None);
             Ok(())

@@ -21,6 +21,7 @@ use forebay_quota::Accounts;
 use forebay_reduction::dedup::Sharing;
 use forebay_types::{BlockIndex, Inode, Lsn, SnapshotId, VolumeId};
 use forebay_vfs::Verifier;
+use forebay_wal::ReadFailed;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -35,7 +36,9 @@ use crate::publisher::{
 use crate::restore::{self, Restore};
 use crate::scrub::{self, Scrub};
 use crate::snapshots::{self, Snapshots, SpaceOfSnapshots};
-use crate::state::{Closed, Node, Parts, SnapshotList, State, StoreTrouble, TakenOver};
+use crate::state::{
+    Closed, LoggedBytes, Node, Parts, SnapshotList, State, StoreTrouble, TakenOver,
+};
 use crate::tasks::Engine;
 
 /// The parts of [`Rooms::new`].
@@ -113,6 +116,7 @@ impl Rooms {
             sharing: sharing.clone(),
             memory: state.memory.clone(),
             signals: state.signals.clone(),
+            foreground: state.clone(),
             trouble: state.trouble.clone(),
             progress: progress.clone(),
         }));
@@ -123,6 +127,7 @@ impl Rooms {
             catalog: catalog.clone(),
             packs: packs.clone(),
             memory: state.memory.clone(),
+            foreground: state.clone(),
             sources,
             snapshots: state.snapshots.clone(),
             damages: damages.clone(),
@@ -172,6 +177,7 @@ impl Rooms {
             damages: damages.clone(),
             snapshots: state.snapshots.clone(),
             source: Arc::new(Checkpoints(state.clone())),
+            foreground: state.clone(),
         };
         let between: [Arc<dyn BetweenCheckpoints>; 2] = [collector.clone(), snapshots.clone()];
         let publisher = Publisher::new(context, committer, proof, between.to_vec());
@@ -252,6 +258,14 @@ impl CheckpointSource for Checkpoints {
 
     fn take_over(&self, blocks: Vec<(Arc<Node>, BlockIndex)>) -> Option<TakenOver> {
         self.0.take_over(blocks)
+    }
+
+    async fn read_logged(
+        &self,
+        inode: Inode,
+        records: Vec<Lsn>,
+    ) -> Vec<Result<LoggedBytes, ReadFailed>> {
+        self.0.read_logged(inode, records).await
     }
 
     fn published(&self, next_inode: u64) {

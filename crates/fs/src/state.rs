@@ -8,7 +8,9 @@
 //!   memory          block buffers, and admission to them
 //!   names_memory    unpublished names and attributes, and admission to them
 //!   journal         the log, or only a position
+//!   log_bytes       bytes of files that are in the log alone
 //!   log_failure     a flush of the log fails
+//!   reservoir, pace how fast writers may fill the log
 //!   snapshot_list   the snapshots of the volume
 //!   trash           when the trash has work
 //!   signals         the volume has stopped, the publisher is needed, memory was freed
@@ -23,10 +25,12 @@ mod checkpoint;
 mod client_shares;
 mod eager;
 mod eager_queue;
+mod effort;
 mod fetch_plan;
 mod inode_hash;
 mod journal;
 mod known_names;
+mod log_bytes;
 mod log_failure;
 mod memory;
 mod moves;
@@ -34,9 +38,11 @@ mod names_memory;
 mod node;
 mod node_table;
 mod numbers;
+mod pace;
 mod pack_buffers;
 mod passed_cookies;
 mod read_streams;
+mod reservoir;
 mod signals;
 mod snapshot_list;
 mod store_trouble;
@@ -52,20 +58,28 @@ use forebay_quota::Accounts;
 use forebay_types::{CheckpointId, Inode, Lsn};
 use forebay_vfs::{Error, Result, Timestamp, Trouble, Troubles, Verifier};
 use forebay_waits::{For, blocking};
+use forebay_wal::Recovery;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::FsConfig;
 
 use checkpoint::ClosedCheckpoints;
+use effort::Pauses;
+use journal::OwnLog;
+use pace::Pace;
 
 pub(crate) use change::{NameChange, Refusal};
 pub(crate) use checkpoint::{Closed, OpenCheckpoint, TakenOver};
 pub(crate) use client_shares::ClientShares;
 pub(crate) use eager::MayUpload;
 pub(crate) use eager_queue::EagerUploads;
+#[cfg(test)]
+pub(crate) use effort::Effort;
+pub(crate) use effort::{EFFORT_LOOK, Foreground};
 pub(crate) use fetch_plan::{FetchPlan, by_block};
-pub(crate) use journal::Journal;
+pub(crate) use journal::{Journal, Position};
 pub(crate) use known_names::{KnownNames, Room};
+pub(crate) use log_bytes::{LoggedBytes, RECORDS_AT_ONCE};
 pub(crate) use log_failure::LogHealth;
 pub(crate) use memory::{Memory, MemoryParts};
 pub(crate) use moves::{Ancestors, Moves};
@@ -109,6 +123,8 @@ pub(crate) struct State {
     name_shares: ClientShares,
     /// Set when recovery is done.
     journal: OnceLock<Journal>,
+    /// Set when recovery begins.
+    own_log: OnceLock<Arc<OwnLog>>,
     /// The position that recovery has reached.
     replayed: AtomicU64,
     verifier: Mutex<Verifier>,
@@ -116,6 +132,8 @@ pub(crate) struct State {
     pub(crate) trash: Trash,
     /// The closed checkpoints that are not published yet.
     closed: ClosedCheckpoints,
+    pace: Pace,
+    pauses: Pauses,
 }
 
 /// The parts of [`State::new`].
@@ -134,6 +152,7 @@ pub(crate) struct Parts {
 impl State {
     pub(crate) fn new(parts: Parts) -> State {
         let config = parts.config;
+        let pauses = Pauses::new(parts.start, config.busy_time);
         let nodes = Arc::new(NodeTable::new(config.node_limit));
         let eager = Arc::new(EagerUploads::new(config.pack_bytes));
         let signals = Arc::new(Signals::new());
@@ -162,16 +181,19 @@ impl State {
             trouble: Arc::new(parts.trouble),
             troubles,
             numbers: InodeNumbers::new(parts.next_inode),
-            checkpoint_lock: RwLock::new(OpenCheckpoint::new(CheckpointId(1))),
+            checkpoint_lock: RwLock::new(OpenCheckpoint::new(CheckpointId(1), parts.start)),
             moves: Mutex::default(),
             log_health: LogHealth::new(),
             name_shares: ClientShares::new(),
             journal: OnceLock::new(),
+            own_log: OnceLock::new(),
             replayed: AtomicU64::new(parts.start.0),
             verifier: Mutex::new(parts.verifier),
             snapshots: Arc::new(parts.snapshots),
             trash: Trash::new(opened),
             closed: ClosedCheckpoints::default(),
+            pace: Pace::new(parts.start),
+            pauses,
         }
     }
 
@@ -191,10 +213,25 @@ impl State {
         self.journal.get().and_then(Journal::wal)
     }
 
+    /// Notes that recovery begins: bytes that are replayed may leave memory while the log has them.
+    pub(crate) fn begin_replay(&self, recovery: &Recovery) {
+        let log = Arc::new(OwnLog::new(recovery));
+        if self.config.spills() {
+            self.memory.spill_to(log.clone());
+        }
+        // Called once, by the opening of the volume.
+        let _ = self.own_log.set(log);
+    }
+
     /// Notes that recovery is done: from now on `journal` records changes.
     pub(crate) fn begin(&self, journal: Journal) {
+        if let (Journal::Disk(wal), Some(log)) = (&journal, self.own_log.get()) {
+            log.begin(wal.clone());
+        }
         // Called once, by the opening of the volume.
         let _ = self.journal.set(journal);
+        // What was replayed is no work of clients.
+        self.pauses.begin(self.position());
         self.signals.begin_serving();
     }
 
@@ -224,6 +261,7 @@ impl State {
 
     /// Recycles the log: the bucket has everything before `lsn`, with `state` as its published state.
     pub(crate) fn recycle(&self, lsn: Lsn, state: &VolumeState) {
+        self.pace.published(lsn);
         if let Some(journal) = self.journal.get() {
             journal.recycle(lsn);
         }

@@ -36,10 +36,16 @@ pub struct Status {
     pub durable: Lsn,
     /// Age of the oldest change that the bucket does not have.
     pub oldest_unpublished: Option<Duration>,
+    /// Bytes of the log a second that the bucket takes, while it lacks some; 0 if it has taken none so far.
+    pub publication_rate: Option<u64>,
     /// How long a checkpoint collects changes.
     pub checkpoint_interval: Duration,
     /// Bytes of file data that the bucket does not have.
     pub dirty_bytes: u64,
+    /// Those of them that are in the log alone, and not in memory.
+    pub spilled_bytes: u64,
+    /// Closed checkpoints that wait until an older one is published.
+    pub waiting_checkpoints: usize,
     /// Bytes for which writes in progress were admitted and that are not in block buffers yet.
     pub admitted_bytes: u64,
     /// Memory that block buffers take, in bytes.
@@ -116,8 +122,11 @@ impl Status {
             end: state.position(),
             durable: state.log().map_or(published, |log| log.durable_lsn()),
             oldest_unpublished: state.oldest_unpublished().map(|since| since.elapsed()),
+            publication_rate: state.publication_rate(),
             checkpoint_interval: state.config.checkpoint_interval,
             dirty_bytes: state.memory.cache.dirty_bytes(),
+            spilled_bytes: state.memory.cache.spilled_bytes(),
+            waiting_checkpoints: state.waiting_checkpoints(),
             admitted_bytes: state.memory.admitted_bytes(),
             memory_bytes: state.memory.cache.allocated_bytes(),
             leased_bytes: state.memory.cache.leased_bytes(),
@@ -159,6 +168,15 @@ impl Status {
         } else {
             self.end.0.saturating_sub(self.published.0)
         }
+    }
+
+    /// The time that the bucket takes for [these bytes](Self::unpublished_bytes) at its rate of late, whole seconds; `None` if it
+    /// has everything, or takes nothing.
+    pub fn time_to_publish(&self) -> Option<Duration> {
+        let seconds = self
+            .unpublished_bytes()
+            .checked_div(self.publication_rate?)?;
+        Some(Duration::from_secs(seconds))
     }
 }
 

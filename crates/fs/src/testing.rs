@@ -23,8 +23,22 @@ use crate::FsConfig;
 use crate::damages::Damages;
 use crate::publisher::{Committer, Observer, Progress, address};
 use crate::state::{
-    EagerUploads, Memory, MemoryParts, Node, NodeTable, PackBuffers, Signals, StoreTrouble, most,
+    EagerUploads, Effort, Foreground, Memory, MemoryParts, Node, NodeTable, PackBuffers, Signals,
+    StoreTrouble, most,
 };
+
+/// Clients that do nothing.
+pub(crate) struct Idle;
+
+impl Foreground for Idle {
+    fn effort(&self) -> Effort {
+        Effort {
+            uploads: usize::MAX,
+            eager: true,
+            background: true,
+        }
+    }
+}
 
 /// The rooms of one volume that engines use, without the volume.
 pub(crate) struct World {

@@ -1,11 +1,13 @@
 //! An open volume: its life, and the requests of operators.
 
+mod backlog;
 mod file_system;
 mod metrics;
 mod restore;
 mod snapshots;
 mod trash;
 
+pub use backlog::Backlog;
 pub use trash::Undeleted;
 
 use std::path::PathBuf;
@@ -256,6 +258,20 @@ impl Volume {
         seen: &AtomicU64,
     ) -> std::result::Result<Whereabouts, PathError> {
         self.files.whereabouts(path, seen).await
+    }
+
+    /// Drops the memory of all dirty bytes that the log has. Only for tests: it takes what is durable for settled, as no flush
+    /// fails after it. Does nothing without a log.
+    #[doc(hidden)]
+    pub async fn spill_all(&self) {
+        let state = &self.rooms.state;
+        let Some(wal) = state.journal().wal() else {
+            return;
+        };
+        let end = wal.next_lsn();
+        if wal.durable(end).await.is_ok() {
+            state.memory.spill_all(end);
+        }
     }
 
     /// The counts of waiting calls, by their reason; they stay valid when the volume is dropped.

@@ -16,6 +16,7 @@ mod damaged_metadata;
 mod deduplication;
 mod disk_cache;
 mod disk_faults;
+mod effort;
 mod far_store;
 mod fencing;
 mod fetched_once;
@@ -26,6 +27,7 @@ mod histories;
 mod interrupted_opening;
 mod leaving_early;
 mod limits;
+mod lost_records;
 mod model;
 mod moving;
 mod objects_gone;
@@ -43,8 +45,15 @@ mod sealed_log;
 mod sealing;
 mod semantics;
 mod snapshots;
+mod spilled;
 mod store_faults;
 mod traps;
+#[path = "traps.rs"]
+#[allow(
+    clippy::duplicate_mod,
+    reason = "the same tests, with all dirty bytes in the log alone"
+)]
+mod traps_in_the_log;
 mod trash;
 mod truncating;
 mod uploads_in_flight;

@@ -16,6 +16,8 @@ enum Event {
     FlushBeside,
     /// All clean blocks are evicted.
     Evict,
+    /// All dirty bytes leave memory that the log has.
+    Spill,
     /// kill -9, and a start with the same local folder.
     Crash,
     /// An orderly stop and a start.
@@ -30,6 +32,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => Just(Event::Flush),
         2 => Just(Event::FlushBeside),
         1 => Just(Event::Evict),
+        2 => Just(Event::Spill),
         1 => Just(Event::Crash),
         1 => Just(Event::Stop),
         1 => Just(Event::Lose),
@@ -61,6 +64,7 @@ fn run(dedup: Dedup, events: &[Event], expected: &Expected) {
                 drop(life.spawn(|volume| async move { volume.flush().await }));
             }
             Event::Evict => evict_clean(&life),
+            Event::Spill => life.spill(),
             Event::Crash => {
                 life.crash();
                 life = bucket.start_with(config.clone());

@@ -7,9 +7,11 @@ use forebay_vfs::{CreateMode, FileSystem, NewNode, SetAttributes, Stability, Tro
 
 const SMALL: u64 = 16 << 20;
 
-/// A gateway with the smallest cache.
+/// A gateway with the smallest cache. In the second module of these tests all that it writes is in the log alone.
 fn small(bucket: &Bucket) -> Life {
-    bucket.start(|config| config.memory_limit = SMALL)
+    let mut life = bucket.start(|config| config.memory_limit = SMALL);
+    life.spills = module_path!().ends_with("in_the_log");
+    life
 }
 
 /// Asserts the first bytes of the file as the bucket alone has them.

@@ -50,6 +50,8 @@ families! {
         "Bytes of the log that the bucket does not have.";
     UNPUBLISHED_AGE: Gauge, "unpublished_age_seconds", Seconds, [],
         "Age of the oldest change that the bucket does not have; 0 if it has everything.";
+    PUBLICATION_RATE: Gauge, "publication_bytes_per_second", None, [],
+        "Bytes of the log a second that the bucket takes, by its last publications; 0 if it has everything, or has taken none so far.";
     UPLOADS: Gauge, "uploads_in_flight", None, [],
         "Packs in flight to the bucket.";
     QUEUE: Gauge, "queue_length", None, ["queue"],
@@ -58,6 +60,10 @@ families! {
         "Time for which the bucket has not answered or misses objects; 0 while it works.";
     DIRTY: Gauge, "dirty_bytes", Bytes, [],
         "Bytes of file data that the bucket does not have.";
+    SPILLED: Gauge, "spilled_bytes", Bytes, [],
+        "Those of these bytes that are in the log alone, because memory had no room for them.";
+    CHECKPOINTS_WAITING: Gauge, "waiting_checkpoints", None, [],
+        "Closed checkpoints that wait until an older one is in the bucket.";
     MEMORY: Gauge, "memory_bytes", Bytes, ["owner"],
         "Memory in use, by owner: `blocks` (block buffers), `packs` (packs in flight and frames being fetched), `admitted` (writes that are not in block buffers yet), `names` (unpublished names and attributes), `metadata` (metadata that were read from the bucket) and `calls` (calls and replies of NFS clients, and buffers of their connections: what exceeds the first 64 KiB of a connection's calls and replies, and 2 KiB of its buffers). Data in the reply to a READ lie in blocks, and count there as well.";
     MEMORY_LIMIT: Gauge, "memory_limit_bytes", Bytes, ["owner"],
@@ -67,7 +73,7 @@ families! {
     WAIT_DURATION: Histogram, "wait_duration_seconds", Seconds, ["for"],
         "Time that calls waited, of those that had to, by what they waited for as in `waiting_calls`. A call that waits several times, or is given up, counts each time.";
     READ: Counter, "read_bytes", Bytes, ["tier"],
-        "Bytes of answered READs by where they were: in `memory`, in the `disk_cache`, in the `bucket`, or in no place because they are a `hole`. Bytes that were read ahead count as those of memory.";
+        "Bytes of answered READs by where they were: in `memory`, in the `log` alone, in the `disk_cache`, in the `bucket`, or in no place because they are a `hole`. Bytes that were read ahead count as those of memory.";
     EVICTIONS: Counter, "evictions", None, ["tier"],
         "Blocks dropped from `memory`, and frames dropped from the `disk_cache`, to make room for others.";
     EVICTED: Counter, "evicted_bytes", Bytes, ["tier"],
@@ -145,7 +151,7 @@ families! {
     NFS_SLOW_CALLS: Counter, "nfs_slow_calls", None, [],
         "Calls that took at least `slow_call`.";
     NFS_CALL_WAIT: Histogram, "nfs_call_wait_seconds", Seconds, ["for"],
-        "Time that NFSv3 calls waited, of those that waited. A call counts when it is answered, once for each kind of wait with all waits of that kind together: for its `turn` (its connection has too many calls in flight, or those of all clients hold too much memory), a `repetition` (the first execution of the same call), `memory` for its bytes, memory for `names`, room in the `log`, the `flush` of the log, the `bucket`, the `disk_cache`, a `directory_lock` (names that another call changes), a `node_lock` (a file or directory that another call uses) or the `checkpoint_lock` (a checkpoint is being closed).";
+        "Time that NFSv3 calls waited, of those that waited. A call counts when it is answered, once for each kind of wait with all waits of that kind together: for its `turn` (its connection has too many calls in flight, or those of all clients hold too much memory), a `repetition` (the first execution of the same call), `memory` for its bytes, memory for `names`, room in the `log` (and the delay of a WRITE while the log is nearly full), the `flush` of the log, the `bucket`, the `disk_cache`, a `log_read` (bytes that are in the log alone), a `directory_lock` (names that another call changes), a `node_lock` (a file or directory that another call uses) or the `checkpoint_lock` (a checkpoint is being closed).";
     NFS_ERRORS: Counter, "nfs_errors", None, ["status"],
         "NFSv3 calls that were answered with this nfsstat3.";
     NFS_CALLS_WAITING: Gauge, "nfs_calls_waiting", None, [],

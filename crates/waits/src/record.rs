@@ -36,6 +36,8 @@ kinds! {
     Bucket = "bucket",
     /// Data from the disk cache.
     DiskCache = "disk_cache",
+    /// Data from the log, that are neither in memory nor in the bucket.
+    LogRead = "log_read",
     /// The names of a directory that another call changes.
     DirectoryLock = "directory_lock",
     /// The state of a file or directory that another call uses.

@@ -15,7 +15,7 @@ pub(crate) fn covered(criterion: &mut Criterion) {
     let cache = cache();
     let mut whole = file(&cache, 1);
     fill(&mut whole, 64 * MIB);
-    whole.write(64 * MIB + 5, &vec![1; 100 * KIB], OPEN);
+    whole.write(64 * MIB + 5, &vec![1; 100 * KIB], OPEN, None);
     let mut group = criterion.benchmark_group("covered 32 KiB");
     group.bench_function("published", |bencher| {
         let mut offset = 0;
@@ -35,7 +35,7 @@ pub(crate) fn covered(criterion: &mut Criterion) {
         let mut sparse = file(&cache, 2);
         let middle = |block: u64| block * BLOCK_SIZE + 1_000_000 + block * 1_001;
         for block in 0..256 {
-            sparse.write(middle(block), &vec![1; MIB as usize], OPEN);
+            sparse.write(middle(block), &vec![1; MIB as usize], OPEN, None);
         }
         // The ends of the range lie in full granules, in the first one or in the last one.
         let range = |turn: usize| {
@@ -63,7 +63,7 @@ pub(crate) fn dirty_blocks(criterion: &mut Criterion) {
             let cache = cache();
             let mut file = file(&cache, 1);
             for place in 0..count {
-                file.write(place * 64 * MIB, &data, OPEN);
+                file.write(place * 64 * MIB, &data, OPEN, None);
             }
             bencher.iter(|| {
                 let blocks = file.dirty_blocks(black_box(OPEN));
@@ -75,7 +75,7 @@ pub(crate) fn dirty_blocks(criterion: &mut Criterion) {
             let mut files: Vec<_> = (0..16).map(|inode| file(&cache, inode)).collect();
             for file in &mut files {
                 for block in 0..1000 {
-                    file.write(block * BLOCK_SIZE, &[1; 4 * KIB], OPEN);
+                    file.write(block * BLOCK_SIZE, &[1; 4 * KIB], OPEN, None);
                 }
             }
             let order = shuffled(1000);
@@ -83,7 +83,7 @@ pub(crate) fn dirty_blocks(criterion: &mut Criterion) {
                 for file in files {
                     file.published(OPEN);
                     for block in &order[..count as usize] {
-                        file.write(*block as u64 * BLOCK_SIZE, &[1; 4 * KIB], OPEN);
+                        file.write(*block as u64 * BLOCK_SIZE, &[1; 4 * KIB], OPEN, None);
                     }
                 }
             };
@@ -102,7 +102,7 @@ pub(crate) fn uploaded(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("mark uploaded");
     let rewrite = |files: &mut Vec<FileBlocks>| {
         for file in files {
-            file.write(0, &[1; KIB], OPEN);
+            file.write(0, &[1; KIB], OPEN, None);
         }
     };
     group.bench_function("published", |bencher| {
@@ -128,7 +128,7 @@ pub(crate) fn uploaded(criterion: &mut Criterion) {
             let written = || {
                 let mut file = file(&cache, 1);
                 for block in 0..count {
-                    file.write(block * BLOCK_SIZE, &[1; 4 * KIB], OPEN);
+                    file.write(block * BLOCK_SIZE, &[1; 4 * KIB], OPEN, None);
                 }
                 file
             };
@@ -145,17 +145,17 @@ pub(crate) fn images(criterion: &mut Criterion) {
     let whole = vec![1; BLOCK_SIZE as usize];
     group.bench_function("image of a whole block", |bencher| {
         let mut file = file(&cache, 1);
-        file.write(0, &whole, OPEN);
+        file.write(0, &whole, OPEN, None);
         bencher.iter(|| file.image(BlockIndex(0), OPEN));
     });
     group.bench_function("first write to a held piece", |bencher| {
         let mut file = file(&cache, 1);
         let mut open = OPEN;
-        file.write(0, &whole, open);
+        file.write(0, &whole, open, None);
         bencher.iter(|| {
             let image = file.image(BlockIndex(0), open);
             open = open.next();
-            file.write(0, &[2; 4 * KIB], open);
+            file.write(0, &[2; 4 * KIB], open, None);
             drop(image);
             file.published(CheckpointId(open.0 - 1));
         });

@@ -43,7 +43,7 @@ pub(crate) fn pool_on_and_off(criterion: &mut Criterion) {
                 bencher.iter(|| {
                     let mut file = file(&cache, 1);
                     for offset in (0..bytes).step_by(call.len()) {
-                        file.write(offset, black_box(&call), OPEN);
+                        file.write(offset, black_box(&call), OPEN, None);
                     }
                 });
                 assert_eq!(cache.pooled_bytes() > 0, limit_bytes > 0);

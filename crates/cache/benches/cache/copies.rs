@@ -23,7 +23,7 @@ pub(crate) fn file_copy(criterion: &mut Criterion) {
                 new,
                 |file| {
                     for offset in (0..bytes).step_by(call.len()) {
-                        file.write(offset, &call, OPEN);
+                        file.write(offset, &call, OPEN, None);
                     }
                 },
                 BatchSize::PerIteration,
@@ -38,8 +38,8 @@ pub(crate) fn file_copy(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let mut target = file(&cache, 2);
                 for offset in (0..bytes).step_by(call.len()) {
-                    source.read(offset, &mut call, &mut missing);
-                    target.write(offset, &call, OPEN);
+                    source.read(offset, &mut call, &mut missing, &mut Vec::new());
+                    target.write(offset, &call, OPEN, None);
                 }
             });
         });

@@ -42,7 +42,7 @@ impl Rewritten {
     }
 
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
-        self.file.write(offset, data, self.open);
+        self.file.write(offset, data, self.open, None);
     }
 
     /// Makes the next checkpoint the open one: the one before is uploaded and published.
@@ -60,7 +60,7 @@ pub(crate) fn fill(file: &mut FileBlocks, bytes: u64) {
     let data = vec![7; MIB.min(bytes) as usize];
     for offset in (0..bytes).step_by(data.len()) {
         let left = (bytes - offset) as usize;
-        file.write(offset, &data[..data.len().min(left)], OPEN);
+        file.write(offset, &data[..data.len().min(left)], OPEN, None);
     }
 }
 

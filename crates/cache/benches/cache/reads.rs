@@ -25,7 +25,7 @@ pub(crate) fn copied(criterion: &mut Criterion) {
                 let mut missing = Vec::new();
                 let mut offset = 0;
                 bencher.iter(|| {
-                    file.read(offset, black_box(&mut out), &mut missing);
+                    file.read(offset, black_box(&mut out), &mut missing, &mut Vec::new());
                     offset = (offset + size as u64) % span;
                 });
                 assert!(missing.is_empty());
@@ -43,10 +43,10 @@ const STEP: u64 = 2 << 10;
 
 /// Writes 32 KiB at `offset`, and `count` small writes over it that overlap one another.
 fn overlap(file: &mut FileBlocks, offset: u64, count: u64) {
-    file.write(offset, &[1; CALL as usize], OPEN);
+    file.write(offset, &[1; CALL as usize], OPEN, None);
     for turn in 0..count {
         let at = turn * STEP % (CALL - SMALL as u64);
-        file.write(offset + at, &[turn as u8; SMALL], OPEN);
+        file.write(offset + at, &[turn as u8; SMALL], OPEN, None);
     }
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn overlapped(criterion: &mut Criterion) {
             let cache = cache();
             let mut file = file(&cache, 1);
             overlap(&mut file, 0, count);
-            bencher.iter(|| file.read(0, black_box(&mut out), &mut missing));
+            bencher.iter(|| file.read(0, black_box(&mut out), &mut missing, &mut Vec::new()));
         });
         group.bench_function(BenchmarkId::from_parameter(count), |bencher| {
             let cache = cache();
@@ -74,7 +74,7 @@ pub(crate) fn overlapped(criterion: &mut Criterion) {
             let mut turn = 0;
             bencher.iter(|| {
                 let offset = order[turn] as u64 * CALL;
-                file.read(offset, black_box(&mut out), &mut missing);
+                file.read(offset, black_box(&mut out), &mut missing, &mut Vec::new());
                 turn = (turn + 1) % order.len();
             });
         });

@@ -25,7 +25,7 @@ pub(crate) fn sequential(criterion: &mut Criterion) {
             let mut file = file(&cache, 1);
             let mut offset = 0;
             bencher.iter(|| {
-                file.write(offset, black_box(&data), OPEN);
+                file.write(offset, black_box(&data), OPEN, None);
                 offset = (offset + size as u64) % (64 * MIB);
             });
         });
@@ -67,7 +67,7 @@ pub(crate) fn many_files(criterion: &mut Criterion) {
             let mut turn = 0;
             bencher.iter(|| {
                 let file = files.get_mut(&turn).expect("made above");
-                file.write(0, black_box(&data), OPEN);
+                file.write(0, black_box(&data), OPEN, None);
                 turn = (turn + 1) % count;
             });
         });
@@ -110,7 +110,7 @@ pub(crate) fn concurrent(criterion: &mut Criterion) {
                 for turn in 0..calls as usize {
                     files[turn % files.len()]
                         .lock()
-                        .write(0, black_box(&data), OPEN);
+                        .write(0, black_box(&data), OPEN, None);
                 }
             })
         });
@@ -174,7 +174,7 @@ pub(crate) fn in_place(criterion: &mut Criterion) {
             let cache = cache();
             let mut file = file(&cache, 1);
             let data = vec![7; size];
-            bencher.iter(|| file.write(4096, black_box(&data), OPEN));
+            bencher.iter(|| file.write(4096, black_box(&data), OPEN, None));
         });
     }
     group.finish();
@@ -189,9 +189,9 @@ pub(crate) fn with_reads_between(criterion: &mut Criterion) {
     let mut out = vec![0; CALL];
     let mut missing = Vec::new();
     let mut once = |file: &mut FileBlocks, offset, open| {
-        file.write(offset, black_box(&data), open);
-        file.read(offset, black_box(&mut out), &mut missing);
-        file.write(offset, black_box(&data), open);
+        file.write(offset, black_box(&data), open, None);
+        file.read(offset, black_box(&mut out), &mut missing, &mut Vec::new());
+        file.write(offset, black_box(&data), open, None);
     };
     group.bench_function(BenchmarkId::new("published", 32), |bencher| {
         let cache = cache();

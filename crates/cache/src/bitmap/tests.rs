@@ -110,3 +110,40 @@ proptest! {
         prop_assert_eq!(bitmap.dense, bitmap.partial.iter().filter(|(_, g)| g.is_dense()).count());
     }
 }
+
+/// The bytes that are set.
+fn flags(bitmap: &RangeBitmap) -> Vec<bool> {
+    let mut flags = vec![false; SPACE];
+    let ranges = bitmap.ranges().map(std::ops::Range::<usize>::from);
+    ranges.for_each(|range| flags[range].fill(true));
+    flags
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn two_sets_agree_with_two_flags_a_byte(
+        own in prop::collection::vec((any::<bool>(), range()), 1..12),
+        other in prop::collection::vec((any::<bool>(), range()), 1..12),
+    ) {
+        let [own, other] = [own, other].map(|steps| {
+            let mut bitmap = RangeBitmap::new();
+            for (set, range) in steps {
+                if set { bitmap.set(range) } else { bitmap.clear(range) }
+            }
+            bitmap
+        });
+        let both = flags(&own).into_iter().zip(flags(&other));
+        let both: Vec<bool> = both.map(|(own, other)| own && other).collect();
+        let len = both.iter().filter(|set| **set).count() as u64;
+        prop_assert_eq!(own.common_len(&other), len);
+        prop_assert_eq!(other.common_len(&own), len);
+        let touched = other.ranges().any(|range| own.touches(range));
+        prop_assert_eq!(touched, len > 0);
+        let mut common = own.clone();
+        common.intersect(&other);
+        prop_assert_eq!(common.len(), len);
+        prop_assert_eq!(flags(&common), both);
+    }
+}

@@ -9,7 +9,7 @@ use forebay_reduction::dedup::Sharing;
 
 use crate::FsConfig;
 use crate::publisher::{Progress, Stage};
-use crate::state::{Memory, Signals, StoreTrouble};
+use crate::state::{Foreground, Memory, Signals, StoreTrouble};
 
 /// The rooms that the collector uses. It changes nothing in them; the publisher commits its changes between checkpoints.
 pub(crate) struct Context {
@@ -20,6 +20,7 @@ pub(crate) struct Context {
     pub(crate) sharing: Arc<Sharing>,
     pub(crate) memory: Arc<Memory>,
     pub(crate) signals: Arc<Signals>,
+    pub(crate) foreground: Arc<dyn Foreground>,
     pub(crate) trouble: Arc<StoreTrouble>,
     pub(crate) progress: Arc<Progress>,
 }

@@ -410,6 +410,7 @@ impl Collector {
             id: pack,
             record,
             known,
+            lost: Vec::new(),
         };
         Ok((pack, moves))
     }

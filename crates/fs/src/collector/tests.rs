@@ -4,7 +4,7 @@ use forebay_meta::record::BlockMap;
 use forebay_types::{BlockIndex, BlockKey, Inode};
 
 use super::*;
-use crate::testing::World;
+use crate::testing::{Idle, World};
 
 const OLD: PackId = PackId(1);
 const FRAME: usize = 256 << 10;
@@ -25,6 +25,7 @@ pub(super) fn context(world: &World) -> Context {
         sharing: world.sharing.clone(),
         memory: world.memory.clone(),
         signals: world.signals.clone(),
+        foreground: Arc::new(Idle),
         trouble: world.trouble.clone(),
         progress: world.progress.clone(),
     }

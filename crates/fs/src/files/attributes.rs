@@ -13,7 +13,7 @@ use forebay_wal::RecordKind;
 
 use super::Files;
 use crate::files::durability::Recorded;
-use crate::state::{Locked, NameChange, Refusal};
+use crate::state::{Locked, NameChange, Position, Refusal};
 
 impl Files {
     pub(crate) async fn getattr(&self, inode: Inode) -> Result<Attributes> {
@@ -48,8 +48,10 @@ impl Files {
                 let end = match resized {
                     Some(size) => {
                         let payload = encode_truncate(inode, &record);
-                        self.state
-                            .record(RecordKind::Truncate, &[&payload], |open, end| {
+                        self.state.record(
+                            RecordKind::Truncate,
+                            &[&payload],
+                            |open, Position { end, .. }| {
                                 let first = open.begin_change(&node, state);
                                 if size < state.record.size {
                                     state.cut(size, open.id);
@@ -58,7 +60,8 @@ impl Files {
                                 state.last_lsn = end;
                                 state.settle(None);
                                 first
-                            })?
+                            },
+                        )?
                     }
                     None => {
                         let mut change = NameChange::default();

@@ -14,7 +14,7 @@ use forebay_wal::RecordKind;
 use super::Files;
 use crate::Compression;
 use crate::files::durability::Recorded;
-use crate::state::{FetchPlan, MayUpload, Node, NodeState, by_block};
+use crate::state::{FetchPlan, MayUpload, Node, NodeState, Position, by_block};
 
 impl Files {
     pub(crate) async fn write(
@@ -32,6 +32,7 @@ impl Files {
         if end_offset > MAX_FILE_SIZE {
             return Err(Error::FileTooLarge);
         }
+        self.state.pace(caller.client, data.len() as u64).await?;
         let memory = &self.state.memory;
         let admission = memory.admit(caller.client, data.len() as u64).await?;
         let (end, change) = match self.write_once(caller, &node, offset, data, None).await {
@@ -41,6 +42,7 @@ impl Files {
             result => result,
         }?;
         node.compression.written_through(compression);
+        self.state.close_grown(end);
         // The cache counts the bytes by now; a write that waits for the disk keeps no room from others.
         drop(admission);
         if memory.cache.dirty_bytes() >= self.state.config.checkpoint_bytes {
@@ -136,9 +138,9 @@ impl Files {
                 let end = self.state.record(
                     RecordKind::Data,
                     &[&header.encode(), data],
-                    |open, end| {
+                    |open, Position { record, end }| {
                         let first = open.begin_change(node, &mut state);
-                        let filled = state.apply_write(&header, data, counted, open.id);
+                        let filled = state.apply_write(&header, data, counted, open.id, record);
                         state.last_lsn = end;
                         state.settle(Some(reserved));
                         let eager = &self.state.eager;

@@ -1,6 +1,6 @@
 //! The stability of a change before it is answered.
 
-use forebay_types::Lsn;
+use forebay_types::{Inode, Lsn};
 use forebay_vfs::{Error, Result, Trouble};
 use forebay_waits::{For, waiting};
 
@@ -53,6 +53,24 @@ impl Files {
             }
         }
         self.state.signals.check_running()
+    }
+
+    /// Fails if the bucket did not get all bytes of this file that its clients wrote: only the log had some of them, and its disk
+    /// lost them. Not if other bytes were written in their place since. For answers that promise that the
+    /// bucket has them.
+    pub(crate) async fn check_written(&self, inode: Inode) -> Result<()> {
+        let unwritten = self.damages.unwritten(inode).ok_or(Error::Io)?;
+        if unwritten.is_empty() {
+            return Ok(());
+        }
+        let node = self.state.node(inode).await?;
+        for place in unwritten {
+            if self.refers_to(&node, &place).await? {
+                return Err(Error::Io);
+            }
+            self.damages.written_again(&place);
+        }
+        Ok(())
     }
 
     /// Like [`Files::stable`], for changes that cannot be made a second time: if the log fails under them, an error

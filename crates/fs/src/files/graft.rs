@@ -11,7 +11,7 @@ use forebay_wal::RecordKind;
 
 use super::Files;
 use super::data::writable;
-use crate::state::{Node, NodeState};
+use crate::state::{Node, NodeState, Position};
 
 /// The part of a file's content that one change gives it.
 pub(crate) struct Graft {
@@ -53,9 +53,10 @@ impl Files {
                 };
                 let payload = encode_truncate(node.inode, &record);
                 let mut is_pinned = false;
-                let made = self
-                    .state
-                    .record(RecordKind::Truncate, &[&payload], |open, end| {
+                let made = self.state.record(
+                    RecordKind::Truncate,
+                    &[&payload],
+                    |open, Position { end, .. }| {
                         let first = open.begin_change(node, state);
                         state.cut(start, open.id);
                         state.record = record;
@@ -69,7 +70,8 @@ impl Files {
                         }
                         state.settle(Some(reserved));
                         first
-                    });
+                    },
+                );
                 made.map(|_| is_pinned)
             })
             .await

@@ -66,6 +66,12 @@ impl Files {
         Err(Error::Delay)
     }
 
+    /// Whether the file refers to this frame.
+    pub(super) async fn refers_to(&self, node: &Node, place: &BlockFrame) -> Result<bool> {
+        let plan = FetchPlan::new(&node.lock(), &[whole(place.block)]);
+        Ok(self.needed(node, place, &plan).await?.is_some())
+    }
+
     /// The ranges of the frame to which the block's map refers; `None` if there are none.
     async fn needed(
         &self,
@@ -116,7 +122,7 @@ impl Files {
             if let Some(bytes) = kept.and_then(|frame| frame.part(address, within)) {
                 state.blocks.fill(range.start, bytes);
             }
-            state.blocks.uncovered(*range, &mut missing);
+            state.blocks.unknown(*range, &mut missing);
             all += range.len();
         }
         let lost: u64 = missing.iter().map(|range| range.len()).sum();

@@ -28,7 +28,7 @@ impl Files {
         stream: &Stream,
     ) {
         let (number, step) = (stream.number(), stream.step());
-        let missing = steps(range, step).filter(|range| !blocks.is_covered(*range));
+        let missing = steps(range, step).filter(|range| !blocks.is_known(*range));
         for range in missing {
             let Some(slot) = self.packs.prefetch_slot() else {
                 return;
@@ -81,7 +81,7 @@ impl Files {
             }
             let wanted = state.reads.still_wants(range, stream);
             let mut missing = Vec::new();
-            state.blocks.uncovered(range, &mut missing);
+            state.blocks.unknown(range, &mut missing);
             // All bytes from the first to the last: that is one GET.
             let (Some(first), Some(last)) = (missing.first(), missing.last()) else {
                 return;

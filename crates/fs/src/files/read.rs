@@ -72,7 +72,7 @@ impl Files {
         let node = self.state.node(inode).await?;
         for _ in 0..FETCH_ROUNDS {
             let waiting;
-            let (mut reply, missing, plan) = {
+            let (mut reply, missing, spilled, plan) = {
                 let mut state = place.lock(&node, caller)?;
                 let state = &mut *state;
                 writable(state.record.kind())?;
@@ -89,8 +89,9 @@ impl Files {
                     });
                 }
                 let mut data = vec![0; to_usize(wanted.len())];
-                let mut missing = Vec::new();
-                state.blocks.read(wanted.start, &mut data, &mut missing);
+                let (mut missing, mut spilled) = (Vec::new(), Vec::new());
+                let blocks = &mut state.blocks;
+                blocks.read(wanted.start, &mut data, &mut missing, &mut spilled);
                 let plan = FetchPlan::new(state, &missing);
                 waiting = stream.map(|stream| Waiting::new(&node, state, stream));
                 (
@@ -102,9 +103,13 @@ impl Files {
                         fetches: Fetches::default(),
                     },
                     missing,
+                    spilled,
                     plan,
                 )
             };
+            if !self.read_spilled(&node, &spilled, &mut reply).await? {
+                continue;
+            }
             let fetching = self.fetch_missing(&node, &missing, &plan, Some(&mut reply));
             let is_whole = self
                 .state
@@ -113,9 +118,11 @@ impl Files {
                 .await?;
             drop(waiting);
             if is_whole {
-                let missing = missing.iter().map(|range| range.len()).sum();
+                let missing: u64 = missing.iter().map(|range| range.len()).sum();
+                let spilled: u64 = spilled.iter().map(|(range, _)| range.len()).sum();
                 let all = reply.data.len() as u64;
-                self.read_bytes.fetched(all, missing, reply.fetches);
+                self.read_bytes
+                    .fetched(all, missing + spilled, reply.fetches);
                 return Ok(ReadReply {
                     data: Pieces::from_iter([Bytes::from(reply.data)]),
                     eof: reply.eof,
@@ -356,7 +363,7 @@ impl Files {
             for range in live {
                 let at = block.start() + range.start;
                 let range = ByteRange::at(at, range.len());
-                state.blocks.uncovered(range, &mut missing);
+                state.blocks.unknown(range, &mut missing);
             }
             let of_it: u64 = missing.iter().map(|range| range.len()).sum();
             let mostly = of_it * 2 >= frame.range.len();
@@ -465,4 +472,15 @@ pub(crate) struct Reply {
     eof: bool,
     attributes: forebay_vfs::Attributes,
     fetches: Fetches,
+}
+
+impl Reply {
+    /// Puts bytes of the log into the reply, from this offset of the file on.
+    pub(super) fn paste_logged(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let at = to_usize(offset.checked_sub(self.start).ok_or(Error::Io)?);
+        let to = self.data.get_mut(at..at + bytes.len()).ok_or(Error::Io)?;
+        to.copy_from_slice(bytes);
+        self.fetches.add_logged(bytes.len() as u64);
+        Ok(())
+    }
 }

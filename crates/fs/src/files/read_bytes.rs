@@ -7,6 +7,7 @@ use forebay_pack_store::FetchedFrom;
 #[derive(Debug, Default)]
 pub(crate) struct ReadBytes {
     memory: Counter,
+    log: Counter,
     disk_cache: Counter,
     bucket: Counter,
     hole: Counter,
@@ -15,11 +16,17 @@ pub(crate) struct ReadBytes {
 /// The bytes of one reply that were not in memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fetches {
+    log: u64,
     disk_cache: u64,
     bucket: u64,
 }
 
 impl Fetches {
+    /// Counts bytes of records of the log.
+    pub(super) fn add_logged(&mut self, bytes: u64) {
+        self.log += bytes;
+    }
+
     /// Counts bytes of a frame that came from there.
     pub(super) fn add(&mut self, from: FetchedFrom, bytes: u64) {
         match from {
@@ -39,9 +46,10 @@ impl ReadBytes {
     /// Counts a reply of which `missing` bytes were not in memory; those that were not fetched either are holes.
     pub(super) fn fetched(&self, all: u64, missing: u64, fetches: Fetches) {
         self.memory.add(all.saturating_sub(missing));
+        self.log.add(fetches.log);
         self.disk_cache.add(fetches.disk_cache);
         self.bucket.add(fetches.bucket);
-        let fetched = fetches.disk_cache + fetches.bucket;
+        let fetched = fetches.log + fetches.disk_cache + fetches.bucket;
         self.hole.add(missing.saturating_sub(fetched));
     }
 }
@@ -50,6 +58,7 @@ impl Source for ReadBytes {
     fn collect(&self, samples: &mut Samples) {
         for (tier, bytes) in [
             ("memory", &self.memory),
+            ("log", &self.log),
             ("disk_cache", &self.disk_cache),
             ("bucket", &self.bucket),
             ("hole", &self.hole),
@@ -68,6 +77,7 @@ mod tests {
         let read = ReadBytes::default();
         read.in_memory(1000);
         let mut fetches = Fetches::default();
+        fetches.add_logged(5);
         fetches.add(FetchedFrom::DiskCache, 10);
         fetches.add(FetchedFrom::Bucket, 20);
         fetches.add(FetchedFrom::Bucket, 30);
@@ -75,8 +85,9 @@ mod tests {
         let samples = Samples::of([&read as &dyn Source]);
         let of = |tier| samples.number("read_bytes", &[tier]);
         assert_eq!(of("memory"), Some(1025.0));
+        assert_eq!(of("log"), Some(5.0));
         assert_eq!(of("disk_cache"), Some(10.0));
         assert_eq!(of("bucket"), Some(50.0));
-        assert_eq!(of("hole"), Some(15.0));
+        assert_eq!(of("hole"), Some(10.0));
     }
 }

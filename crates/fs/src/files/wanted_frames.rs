@@ -19,7 +19,7 @@ pub(super) struct WantedFrame<'a> {
 }
 
 impl WantedFrame<'_> {
-    /// Whether some byte of the gaps that it holds is not in memory.
+    /// Whether some byte of the gaps that it holds is neither in memory nor in the log.
     pub(super) fn is_needed(
         &self,
         blocks: &FileBlocks,
@@ -29,7 +29,7 @@ impl WantedFrame<'_> {
         let mut parts = self.live.iter().flat_map(|range| inside(gaps, *range));
         parts.any(|part| {
             let part = ByteRange::at(block.start() + part.start, part.len());
-            !blocks.is_covered(part)
+            !blocks.is_known(part)
         })
     }
 }

@@ -10,12 +10,14 @@ use forebay_pack_store::PackStore;
 use forebay_quota::Accounts;
 use forebay_reduction::dedup::Sharing;
 use forebay_types::{BlockIndex, Inode, Lsn};
+use forebay_wal::ReadFailed;
 use tokio::time::Instant;
 
 use crate::FsConfig;
 use crate::damages::Damages;
 use crate::state::{
-    Closed, EagerUploads, Memory, Node, Signals, SnapshotList, StoreTrouble, TakenOver,
+    Closed, EagerUploads, Foreground, LoggedBytes, Memory, Node, Signals, SnapshotList,
+    StoreTrouble, TakenOver,
 };
 
 /// The source of checkpoints.
@@ -37,6 +39,14 @@ pub(crate) trait CheckpointSource: Send + Sync {
     /// Takes over the blocks that are unchanged since they were offered, for their eager upload; `None` if there are
     /// none.
     fn take_over(&self, blocks: Vec<(Arc<Node>, BlockIndex)>) -> Option<TakenOver>;
+
+    /// Reads the writes into a file that have these records, which ascend: for each the bytes, or why the log cannot
+    /// return them.
+    async fn read_logged(
+        &self,
+        inode: Inode,
+        records: Vec<Lsn>,
+    ) -> Vec<Result<LoggedBytes, ReadFailed>>;
 
     /// Notes that the oldest closed checkpoint is published, with this next inode number.
     fn published(&self, next_inode: u64);
@@ -70,6 +80,7 @@ pub(crate) struct Context {
     pub(crate) damages: Arc<Damages>,
     pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) source: Arc<dyn CheckpointSource>,
+    pub(crate) foreground: Arc<dyn Foreground>,
 }
 
 #[cfg(test)]
@@ -87,6 +98,8 @@ pub(super) mod fake {
         catalog: Arc<Catalog>,
         open: AtomicU64,
         changed: Mutex<Vec<Arc<Node>>>,
+        /// The answers of the log, the last one first; without one it does not have the record.
+        pub(in crate::publisher) log: Mutex<Vec<Result<LoggedBytes, ReadFailed>>>,
         /// The publisher's calls, in order.
         pub(in crate::publisher) calls: Mutex<Vec<String>>,
     }
@@ -97,6 +110,7 @@ pub(super) mod fake {
                 catalog,
                 open: AtomicU64::new(1),
                 changed: Mutex::default(),
+                log: Mutex::default(),
                 calls: Mutex::default(),
             }
         }
@@ -146,6 +160,18 @@ pub(super) mod fake {
 
         fn take_over(&self, _blocks: Vec<(Arc<Node>, BlockIndex)>) -> Option<TakenOver> {
             None
+        }
+
+        async fn read_logged(
+            &self,
+            _inode: Inode,
+            records: Vec<Lsn>,
+        ) -> Vec<Result<LoggedBytes, ReadFailed>> {
+            let mut log = self.log.lock();
+            let answers = records.iter().map(|_| log.pop());
+            answers
+                .map(|answer| answer.unwrap_or(Err(ReadFailed::Gone)))
+                .collect()
         }
 
         fn published(&self, next_inode: u64) {

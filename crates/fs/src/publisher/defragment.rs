@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
+use forebay_cache::LoadedImage;
 use forebay_meta::record::FrameAddress;
 use forebay_pack_store::{FetchError, Fetched};
 use forebay_types::{BlockKey, ByteRange, to_usize};
 
-use super::dirty::{DirtyBlock, Rewrite};
+use super::dirty::Rewrite;
 use super::{Halted, Publisher};
 
 impl Publisher {
@@ -15,11 +16,12 @@ impl Publisher {
     /// readers still get errors for the damaged bytes.
     pub(super) async fn whole_block(
         &self,
-        block: &DirtyBlock,
+        key: BlockKey,
+        image: &LoadedImage,
         rewrite: &Rewrite,
     ) -> Result<Option<Vec<u8>>, Halted> {
         let live = ByteRange::new(0, rewrite.live);
-        let new = block.image.ranges().map(|range| range.end);
+        let new = image.ranges().map(|range| range.end);
         let len = new.max().unwrap_or(0).max(rewrite.end());
         let mut whole = vec![0; to_usize(len)];
         // Each frame once, though small writes may have cut it into hundreds of extents.
@@ -40,12 +42,12 @@ impl Publisher {
                 }
             }
         };
-        if !self.fetch_for_rewrite(block.key, wanted, paste).await? {
+        if !self.fetch_for_rewrite(key, wanted, paste).await? {
             return Ok(None);
         }
-        for range in block.image.ranges() {
+        for range in image.ranges() {
             let mut at = to_usize(range.start);
-            for slice in block.image.slices(range) {
+            for slice in image.slices(range) {
                 whole[at..at + slice.len()].copy_from_slice(slice);
                 at += slice.len();
             }

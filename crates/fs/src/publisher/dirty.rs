@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_cache::BlockImage;
 use forebay_meta::record::{BlockMap, Extent, MAX_EXTENTS};
-use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, CheckpointId};
+use forebay_types::{BLOCK_SIZE, BlockIndex, BlockKey, ByteRange, CheckpointId};
 
 use super::{Halted, Publisher, pack_plan};
 use crate::state::{Closed, Node};
@@ -48,6 +48,11 @@ impl DirtyBlock {
         }
     }
 
+    /// Bytes of the image that have to be loaded from the log, into memory of its own.
+    fn logged(&self) -> u64 {
+        self.image.logged().map(|(range, _)| range.len()).sum()
+    }
+
     /// The largest number of frames of this block.
     fn frames(&self) -> usize {
         match self.rewrite {
@@ -57,21 +62,23 @@ impl DirtyBlock {
     }
 }
 
-/// The most bytes of memory that the upload of a pack of these blocks takes: the pack, and blocks that are
-/// defragmented, which are assembled first.
+/// The most bytes of memory that the upload of a pack of these blocks takes: the pack, blocks that are defragmented, which are
+/// assembled first, and what comes from the log.
 pub(super) fn memory(group: &[DirtyBlock]) -> u64 {
     let frames = group.iter().map(DirtyBlock::frames).sum();
     let raw_bytes = group.iter().map(DirtyBlock::bytes).sum();
     let rewritten = group.iter().filter(|block| block.rewrite.is_some()).count();
-    pack_plan::pack_memory(frames, raw_bytes) + rewritten as u64 * BLOCK_SIZE
+    let logged: u64 = group.iter().map(DirtyBlock::logged).sum();
+    pack_plan::pack_memory(frames, raw_bytes) + rewritten as u64 * BLOCK_SIZE + logged
 }
 
 /// The dirty blocks of a closed checkpoint that have not been taken over yet.
 pub(super) struct DirtyBlocks {
     of: CheckpointId,
     nodes: std::vec::IntoIter<Arc<Node>>,
-    /// Blocks of the last file that was looked at.
-    blocks: VecDeque<DirtyBlock>,
+    /// Blocks of the last file that was looked at. Their images are taken one by one: memory that an image holds cannot be
+    /// spilled.
+    blocks: VecDeque<(Arc<Node>, BlockIndex)>,
 }
 
 impl DirtyBlocks {
@@ -87,6 +94,22 @@ impl DirtyBlocks {
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.nodes.len() == 0
     }
+
+    /// The next block; `None` if none is left. A file that the checkpoint removed has none.
+    fn next(&mut self) -> Option<(Arc<Node>, BlockIndex)> {
+        loop {
+            if let Some(next) = self.blocks.pop_front() {
+                return Some(next);
+            }
+            let node = self.nodes.next()?;
+            let state = node.lock();
+            if !state.as_of(self.of).removed {
+                let indices = state.blocks.dirty_blocks(self.of).into_iter();
+                let blocks = indices.map(|index| (node.clone(), index));
+                self.blocks.extend(blocks);
+            }
+        }
+    }
 }
 
 impl Publisher {
@@ -99,65 +122,54 @@ impl Publisher {
     ) -> Result<Option<Vec<DirtyBlock>>, Halted> {
         let mut group = Vec::new();
         let mut filled = 0;
-        while filled < pack_bytes {
-            if let Some(block) = dirty.blocks.pop_front() {
+        while filled < pack_bytes
+            && let Some((node, index)) = dirty.next()
+        {
+            if let Some(block) = self.dirty_block(node, index, dirty.of).await? {
                 filled += block.bytes();
                 group.push(block);
-            } else if let Some(node) = dirty.nodes.next() {
-                dirty.blocks = self.dirty_blocks(&node, dirty.of).await?;
-            } else {
-                break;
             }
         }
         Ok((!group.is_empty()).then_some(group))
     }
 
-    /// Takes over the dirty ranges of a file. A file that the checkpoint removed has none.
-    async fn dirty_blocks(
+    /// Takes over the dirty ranges of a block; `None` if there are none any more.
+    async fn dirty_block(
         &self,
-        node: &Arc<Node>,
+        node: Arc<Node>,
+        index: BlockIndex,
         of: CheckpointId,
-    ) -> Result<VecDeque<DirtyBlock>, Halted> {
-        let (images, early, then) = {
+    ) -> Result<Option<DirtyBlock>, Halted> {
+        let (image, early, then) = {
             let mut state = node.lock();
-            let then = state.as_of(of);
-            if then.removed {
-                return Ok(VecDeque::new());
-            }
-            let indices = state.blocks.dirty_blocks(of);
-            let take = |index| state.blocks.image(index, of);
-            let images: Vec<BlockImage> = indices.into_iter().filter_map(take).collect();
-            let early = |block| state.early.of(of, block).cloned();
-            let early: Vec<_> = images.iter().map(|taken| early(taken.block())).collect();
-            (images, early, then)
+            let Some(image) = state.blocks.image(index, of) else {
+                return Ok(None);
+            };
+            (image, state.early.of(of, index).cloned(), state.as_of(of))
+        };
+        let key = BlockKey {
+            inode: node.inode,
+            block: index,
         };
         let floor = then.floor.unwrap_or(u64::MAX);
-        let mut blocks = VecDeque::with_capacity(images.len());
-        for (image, early) in images.into_iter().zip(early) {
-            let key = BlockKey {
-                inode: node.inode,
-                block: image.block(),
-            };
-            // The map of an eager upload was truncated already.
-            let (map, floor) = match early {
-                Some(map) => (Some(map), u64::MAX),
-                None if then.published && !then.record.truncated.contains(key.block) => {
-                    let map = self
-                        .committer
-                        .insist(|| self.context.catalog.block_map(key.inode, key.block));
-                    (map.await?, floor)
-                }
-                None => (None, floor),
-            };
-            let rewrite = needs_rewrite(key, &image, map.unwrap_or_default(), floor);
-            blocks.push_back(DirtyBlock {
-                key,
-                node: node.clone(),
-                image,
-                rewrite,
-            });
-        }
-        Ok(blocks)
+        // The map of an eager upload was truncated already.
+        let (map, floor) = match early {
+            Some(map) => (Some(map), u64::MAX),
+            None if then.published && !then.record.truncated.contains(key.block) => {
+                let map = self
+                    .committer
+                    .insist(|| self.context.catalog.block_map(key.inode, key.block));
+                (map.await?, floor)
+            }
+            None => (None, floor),
+        };
+        let rewrite = needs_rewrite(key, &image, map.unwrap_or_default(), floor);
+        Ok(Some(DirtyBlock {
+            key,
+            node,
+            image,
+            rewrite,
+        }))
     }
 }
 

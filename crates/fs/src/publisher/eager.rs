@@ -26,7 +26,9 @@ use super::dirty::DirtyBlock;
 use super::put_pack::PutPack;
 use super::upload::Landed;
 use super::{Halted, Publisher, pack_plan};
-use crate::state::{AT_ONCE_BESIDE, EagerUploads, Memory, Signals, Stopped, TakenOver};
+use crate::state::{
+    AT_ONCE_BESIDE, EFFORT_LOOK, EagerUploads, Memory, Signals, Stopped, TakenOver,
+};
 
 /// The longest time that an upload without memory waits before it checks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -86,7 +88,8 @@ impl Publisher {
         let mut under_way = JoinSet::new();
         loop {
             let wake = eager.offered();
-            while under_way.len() < self.context.config.upload_parallel + AT_ONCE_BESIDE
+            let at_once = self.eager_at_once();
+            while under_way.len() < at_once
                 && let Some(group) = eager.take_group()
             {
                 let guard = UnderWay::new(&self);
@@ -104,7 +107,19 @@ impl Publisher {
                     }
                 }
                 () = wake => {}
+                // Clients may pause, or wait.
+                () = tokio::time::sleep(EFFORT_LOOK), if at_once == 0 && eager.has_group() => {}
             }
+        }
+    }
+
+    /// How many packs of the open checkpoint may be under way now. None while an older one waits, which would be published
+    /// later for it.
+    fn eager_at_once(&self) -> usize {
+        let effort = self.context.foreground.effort();
+        match effort.eager && self.context.source.waiting() == 0 {
+            true => effort.uploads + AT_ONCE_BESIDE,
+            false => 0,
         }
     }
 

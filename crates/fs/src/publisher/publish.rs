@@ -16,6 +16,7 @@ use super::account_updates::AccountUpdates;
 use super::truncated::ChangedMaps;
 use super::upload::Uploaded;
 use super::{Halted, Publisher};
+use crate::damages::BlockFrame;
 use crate::state::{Closed, ClosedNode, LEASE, Node, Stopped};
 
 impl Publisher {
@@ -93,6 +94,12 @@ impl Publisher {
             let outcome = outcomes.remove(&node.inode);
             let (used, truncated, usage) = outcome.unwrap_or_default();
             node.lock().publish(closed.id, used, truncated, usage);
+        }
+        // The healer finds them in the block maps from now on.
+        for lost in uploaded.packs.iter().flat_map(|pack| &pack.lost) {
+            let place = BlockFrame::of(lost.block, &lost.address);
+            let range = lost.address.raw_range();
+            self.context.damages.note_unwritten(place, range, &lost.why);
         }
         self.progress.checkpoint_published(closed.id);
         self.context.catalog.overlay().discard_oldest();

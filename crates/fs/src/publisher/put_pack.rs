@@ -1,5 +1,7 @@
 //! A pack that was built, and the addresses of its frames in the metadata.
 
+use std::sync::Arc;
+
 use forebay_meta::record::{FrameAddress, KnownFrame, Origin, PackRecord};
 use forebay_pack::{FrameHash, FrameRef};
 use forebay_reduction::dedup::Fingerprint;
@@ -10,8 +12,17 @@ pub(crate) struct PutPack {
     pub(crate) id: PackId,
     /// Its account if all of it were referred to.
     pub(crate) record: PackRecord,
-    /// Its frames with their fingerprints; empty without deduplication.
+    /// Its frames with their fingerprints, except lost ones; empty without deduplication.
     pub(crate) known: Vec<KnownFrame>,
+    /// Its frames that stand for lost bytes.
+    pub(crate) lost: Vec<LostFrame>,
+}
+
+/// A frame that stands for bytes which the log could not return.
+pub(crate) struct LostFrame {
+    pub(crate) block: BlockKey,
+    pub(crate) address: FrameAddress,
+    pub(crate) why: Arc<str>,
 }
 
 /// The address of a frame in the metadata.

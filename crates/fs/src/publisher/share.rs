@@ -32,11 +32,12 @@ impl Choice {
 }
 
 impl Publisher {
-    /// The fingerprints of all frames of `contents`, in their order; empty without deduplication.
+    /// The fingerprints of all frames of `contents`, in their order, none for those that are lost; empty without
+    /// deduplication.
     pub(super) async fn fingerprints(
         &self,
         contents: Vec<Content>,
-    ) -> Result<(Vec<Content>, Vec<Fingerprint>), Halted> {
+    ) -> Result<(Vec<Content>, Vec<Option<Fingerprint>>), Halted> {
         if self.context.sharing.is_off() {
             return Ok((contents, Vec::new()));
         }
@@ -45,12 +46,20 @@ impl Publisher {
             self.context.packs.keys().clone(),
         );
         let fingerprinted = self.context.environment.compute.run_in_background(move || {
-            let frames: Vec<Vec<&[u8]>> = contents
+            let frames = contents
                 .iter()
-                .flat_map(|content| content.frames.iter().map(|frame| content.pieces(*frame)))
+                .flat_map(|content| content.frames.iter().map(move |frame| (content, frame)));
+            let whole = frames.clone().filter(|(_, frame)| frame.lost.is_none());
+            let whole: Vec<Vec<&[u8]>> = whole
+                .map(|(content, frame)| content.pieces(frame.range))
                 .collect();
-            let fingerprints = fingerprints(&frames, &sharing, &keys);
-            drop(frames);
+            let mut fingerprints = fingerprints(&whole, &sharing, &keys).into_iter();
+            drop(whole);
+            let fingerprints = frames.map(|(_, frame)| match frame.lost {
+                Some(_) => None,
+                None => fingerprints.next(),
+            });
+            let fingerprints = fingerprints.collect();
             (contents, fingerprints)
         });
         fingerprinted.await.map_err(|error| {
@@ -61,18 +70,22 @@ impl Publisher {
         })
     }
 
-    /// Decides about the frames with these fingerprints. They belong to `checkpoint`, and those that must be uploaded
-    /// go into `pack`. `arrival` is set when that pack has arrived.
+    /// Decides about the frames with these fingerprints; one without is put. They belong to `checkpoint`, and those that
+    /// must be uploaded go into `pack`. `arrival` is set when that pack has arrived.
     pub(super) async fn choose(
         &self,
         checkpoint: CheckpointId,
         pack: PackId,
         arrival: &Arc<Arrival>,
-        fingerprints: &[Fingerprint],
+        fingerprints: &[Option<Fingerprint>],
     ) -> Vec<Choice> {
         let mut choices = Vec::with_capacity(fingerprints.len());
         let mut put = 0;
         for fingerprint in fingerprints {
+            let Some(fingerprint) = fingerprint else {
+                choices.push(Choice::Put);
+                continue;
+            };
             let found = match self.context.sharing.look(checkpoint, fingerprint) {
                 Found::Unpublished(arrival, pack, place) => {
                     Some(Choice::Awaited(arrival, pack, place))

@@ -1,5 +1,7 @@
 //! The publisher over a source of checkpoints that a test makes, without a volume.
 
+mod lost;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ use object_store::ObjectStoreExt;
 use super::context::fake::FakeSource;
 use super::*;
 use crate::FsConfig;
-use crate::testing::{Recorder, World};
+use crate::testing::{Idle, Recorder, World};
 
 const FILE: Inode = Inode(5);
 
@@ -54,6 +56,7 @@ async fn scene_with(
         damages: world.damages.clone(),
         snapshots: Arc::new(crate::state::SnapshotList::new(0, Default::default(), [])),
         source: source.clone(),
+        foreground: Arc::new(Idle),
     };
     let proof = Arc::new(Proof::new(&world.store));
     Scene {
@@ -81,7 +84,7 @@ impl Scene {
         };
         let mut state = node.lock();
         state.begin_change(open);
-        state.apply_write(&header, data, 0, open);
+        state.apply_write(&header, data, 0, open, None);
         drop(state);
         self.source.change(&node);
         node
@@ -141,7 +144,7 @@ async fn what_is_written_while_a_checkpoint_is_uploaded_belongs_to_the_next_one(
     {
         let mut state = node.lock();
         state.begin_change(open);
-        state.apply_write(&header, &[8; 200], 0, open);
+        state.apply_write(&header, &[8; 200], 0, open, None);
     }
     let uploaded = scene.publisher.upload(&closed).await.unwrap();
     scene.publisher.publish(closed, uploaded).await.unwrap();

@@ -20,16 +20,16 @@ use forebay_object::{Cause, caused};
 use forebay_pack::{Compression, PackWriter};
 use forebay_reduction::compression::{BlockJudge, Sending};
 use forebay_reduction::dedup::{Arrival, Fingerprint};
-use forebay_types::{BlockKey, ByteRange, CheckpointId, Inode, PackId, bounded_u32, to_usize};
+use forebay_types::{BlockKey, CheckpointId, Inode, PackId, bounded_u32, to_usize};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 
 use super::content::Content;
 use super::dirty::{DirtyBlock, DirtyBlocks, memory};
-use super::put_pack::{PutPack, address, known_frame};
+use super::put_pack::{LostFrame, PutPack, address, known_frame};
 use super::share::Choice;
-use super::{Halted, Publisher, pack_plan};
-use crate::state::{AT_ONCE_BESIDE, Buffer, Closed, Stopped};
+use super::{Halted, Publisher};
+use crate::state::{AT_ONCE_BESIDE, Buffer, Closed, EFFORT_LOOK, Stopped};
 
 /// The packs and frames of a checkpoint.
 pub(crate) struct Uploaded {
@@ -60,11 +60,25 @@ struct Encoded {
 }
 
 impl Publisher {
+    /// How many packs are built or in flight at once if nothing else is to be done. The last packs are built while most of a
+    /// turn is left to make their metadata in.
+    fn most_at_once(&self) -> usize {
+        self.context.config.upload_parallel + 2 * AT_ONCE_BESIDE
+    }
+
+    /// The same for now, beside what clients do.
+    fn uploads_at_once(&self) -> usize {
+        let uploads = self.context.foreground.effort().uploads;
+        match uploads < self.context.config.upload_parallel {
+            true => uploads,
+            false => self.most_at_once(),
+        }
+    }
+
     /// Uploads the dirty blocks. Returns as soon as all their addresses are known, when the last packs may still be
     /// in flight.
     pub(crate) async fn upload(self: &Arc<Self>, closed: &Closed) -> Result<Uploaded, Halted> {
-        // The last packs are built while most of a turn is left to make their metadata in.
-        let at_once = self.context.config.upload_parallel + 2 * AT_ONCE_BESIDE;
+        self.context.memory.uploading(closed.id);
         let mut packs = self.take_eager_packs(closed.id);
         let mut frames: HashMap<_, Vec<_>> = HashMap::new();
         let mut dirty = DirtyBlocks::of(closed);
@@ -82,6 +96,7 @@ impl Publisher {
             }
         };
         loop {
+            let at_once = self.uploads_at_once();
             // Oldest first. Some packs are built while as many as configured are in flight.
             while uploads.len() < at_once {
                 if next.is_none() {
@@ -117,6 +132,8 @@ impl Publisher {
                     land(landing);
                 }
                 Some(done) = uploads.join_next() => self.ended(done)?,
+                // Clients may pause, or wait.
+                () = tokio::time::sleep(EFFORT_LOOK), if at_once < self.most_at_once() => {}
             }
         }
         drop(landed);
@@ -172,21 +189,13 @@ impl Publisher {
         let _counted = self.progress.begin_upload();
         let mut contents = Vec::with_capacity(group.len());
         for block in group {
+            let (image, lost) = self.loaded(block.key, block.image).await?;
             let rewritten = match &block.rewrite {
-                Some(rewrite) => self.whole_block(&block, rewrite).await?,
+                Some(rewrite) => self.whole_block(block.key, &image, rewrite).await?,
                 None => None,
             };
-            let frames: Vec<ByteRange> = match &rewritten {
-                Some(whole) => pack_plan::frames(all_of(whole)).collect(),
-                None => block.image.ranges().flat_map(pack_plan::frames).collect(),
-            };
-            contents.push(Content {
-                key: block.key,
-                node: block.node,
-                image: block.image,
-                rewritten,
-                frames,
-            });
+            let content = Content::new(block.key, block.node, image, rewritten, lost);
+            contents.push(content);
         }
         let (contents, fingerprints) = self.fingerprints(contents).await?;
         let arrival = Arc::new(Arrival::new());
@@ -239,7 +248,7 @@ impl Publisher {
         self: &Arc<Self>,
         pack: PackId,
         contents: Vec<Content>,
-        fingerprints: Vec<Fingerprint>,
+        fingerprints: Vec<Option<Fingerprint>>,
         choices: &[Choice],
         lease: Lease,
     ) -> Result<Option<Encoded>, Halted> {
@@ -260,7 +269,7 @@ impl Publisher {
         let link_limit = self.context.trouble.upload_rate();
         let all = contents.iter().flat_map(|content| &content.frames);
         let puts = all.zip(&is_put).filter(|(_, is_put)| **is_put);
-        let lens: Vec<u64> = puts.map(|(frame, _)| frame.len()).collect();
+        let lens: Vec<u64> = puts.map(|(frame, _)| frame.range.len()).collect();
         if lens.is_empty() {
             return Ok(None);
         }
@@ -276,20 +285,29 @@ impl Publisher {
                 let files = files.map(|content| content.node.compression.now(otherwise));
                 let encoding = compressing.encode(raw_bytes, files, link_limit);
                 let mut writer = PackWriter::new_in(memory, pack, &keys, Compression::Off);
-                let mut known = Vec::new();
+                let (mut known, mut lost) = (Vec::new(), Vec::new());
                 let (mut is_put, mut fingerprints) = (is_put.into_iter(), fingerprints.into_iter());
                 for content in contents {
                     let file = &content.node.compression;
                     let mut judge = BlockJudge::new(file, content.key, encoding.level(), otherwise);
                     for frame in &content.frames {
-                        let fingerprint = fingerprints.next();
+                        let fingerprint = fingerprints.next().flatten();
                         if !is_put.next().unwrap_or(true) {
                             continue;
                         }
-                        let pieces = content.pieces(*frame);
+                        if let Some(why) = &frame.lost {
+                            let frame = writer.push_lost(content.key, frame.range);
+                            lost.push(LostFrame {
+                                block: content.key,
+                                address: address(&frame),
+                                why: why.clone(),
+                            });
+                            continue;
+                        }
+                        let pieces = content.pieces(frame.range);
                         let hash = fingerprint.and_then(|fingerprint| fingerprint.hash);
                         let pieces = pieces.iter().copied();
-                        let (frame, hash) = judge.push(&mut writer, *frame, pieces, hash);
+                        let (frame, hash) = judge.push(&mut writer, frame.range, pieces, hash);
                         known.extend(fingerprint.map(|fingerprint| {
                             known_frame(content.key, &frame, &fingerprint, hash)
                         }));
@@ -299,9 +317,9 @@ impl Publisher {
                 }
                 let (bytes, frames) = writer.finish_in_memory();
                 let sending = encoding.done(bytes.len() as u64);
-                (bytes, frames, known, sending)
+                (bytes, frames, (known, lost), sending)
             });
-        let (bytes, frames, known, sending) = encoded.await.map_err(|error| {
+        let (bytes, frames, (known, lost), sending) = encoded.await.map_err(|error| {
             self.context.signals.stop(Stopped::Failed(format!(
                 "a pack could not be encoded: {error}"
             )));
@@ -327,6 +345,7 @@ impl Publisher {
             id: pack,
             record,
             known,
+            lost,
         };
         let addresses = frames.iter().map(|entry| address(&entry.frame));
         Ok(Some(Encoded {
@@ -361,8 +380,4 @@ impl Publisher {
         self.context.trouble.store_works();
         Ok(())
     }
-}
-
-fn all_of(whole: &[u8]) -> ByteRange {
-    ByteRange::new(0, whole.len() as u64)
 }

@@ -11,7 +11,7 @@ use forebay_pack_store::PackStore;
 use crate::collector::LatePacks;
 use crate::damages::Damages;
 use crate::publisher::Progress;
-use crate::state::{Memory, SnapshotList};
+use crate::state::{Foreground, Memory, SnapshotList};
 
 /// The rooms that the scrub uses. It changes the list of damages, and packs of snapshots that it puts back.
 pub(crate) struct Context {
@@ -23,6 +23,7 @@ pub(crate) struct Context {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) packs: Arc<PackStore>,
     pub(crate) memory: Arc<Memory>,
+    pub(crate) foreground: Arc<dyn Foreground>,
     /// Where packs of a clone lie that its sources scrub.
     pub(crate) sources: Sources,
     pub(crate) snapshots: Arc<SnapshotList>,

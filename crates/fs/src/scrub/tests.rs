@@ -10,7 +10,7 @@ use object_store::path::Path;
 use super::*;
 use crate::damages::DamageState;
 use crate::state::SnapshotList;
-use crate::testing::World;
+use crate::testing::{Idle, World};
 
 fn block(inode: u64) -> BlockKey {
     BlockKey {
@@ -31,6 +31,7 @@ fn scrub_with(world: &World, snapshot: (SnapshotId, SnapshotRecord)) -> Arc<Scru
         catalog: world.catalog.clone(),
         packs: world.packs.clone(),
         memory: world.memory.clone(),
+        foreground: Arc::new(Idle),
         sources: Default::default(),
         snapshots: Arc::new(SnapshotList::new(1, Default::default(), [snapshot])),
         damages: world.damages.clone(),

@@ -265,14 +265,17 @@ impl Scrub {
     pub(super) async fn reserve(&self, bytes: u64, rate: &mut RateLimit) {
         tokio::time::sleep_until(rate.reserve(bytes, Instant::now())).await;
         let courtesy = Courtesy::new(Instant::now());
-        while courtesy.waits(
-            self.context.packs.is_busy() || self.context.memory.writers_wait(),
-            Instant::now(),
-        ) {
+        while courtesy.waits(self.is_in_the_way(), Instant::now()) {
             self.board.waits_for(Some(Wait::Others));
             tokio::time::sleep(LOOK_AGAIN).await;
         }
         self.board.waits_for(None);
+    }
+
+    fn is_in_the_way(&self) -> bool {
+        self.context.packs.is_busy()
+            || self.context.memory.writers_wait()
+            || !self.context.foreground.effort().background
     }
 
     /// Waits for spare memory.

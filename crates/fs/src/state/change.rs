@@ -18,6 +18,7 @@ use forebay_wal::{AppendError, RecordKind};
 
 use super::State;
 use super::checkpoint::OpenCheckpoint;
+use super::journal::Position;
 use super::node::{Locked, Node, NodeState};
 
 /// Why a change was not made.
@@ -161,27 +162,27 @@ impl<'a> NameChange<'a> {
 }
 
 impl State {
-    /// Records a change and makes it in memory, as one step. Returns the position after it. `apply` returns whether
-    /// the change is the first of its checkpoint.
+    /// Records a change and makes it in memory, as one step. Returns the position after it. `apply` gets the place of the
+    /// record, and returns whether the change is the first of its checkpoint.
     pub(crate) fn record(
         &self,
         kind: RecordKind,
         parts: &[&[u8]],
-        apply: impl FnOnce(&OpenCheckpoint, Lsn) -> bool,
+        apply: impl FnOnce(&OpenCheckpoint, Position) -> bool,
     ) -> Result<Lsn, Refusal> {
-        let (end, is_first) = {
+        let (position, is_first) = {
             let open = self.open_checkpoint();
-            let end = self
+            let position = self
                 .journal()
                 .append(kind, parts)
                 .map_err(|error| self.refusal(&error, parts))?;
-            (end, apply(&open, end))
+            (position, apply(&open, position))
         };
         if is_first {
             // The publisher sleeps while nothing has changed.
             self.signals.wake_publisher();
         }
-        Ok(end)
+        Ok(position.end)
     }
 
     /// Why the log did not take a record.
@@ -205,36 +206,40 @@ impl State {
         let left = self.leave_with_root(&mut change, locked);
         let payload = change.payload();
         let (kept, leaves_trash) = (change.kept, change.leaves_trash);
-        let recorded = self.record(RecordKind::Metadata, &[&payload], |open, end| {
-            let mut first = false;
-            if let Some((node, _)) = &change.created {
-                first |= self.enter_created(node, open, end, change.reserved);
-            }
-            for (node, record) in change.records {
-                let state = locked.of(node);
-                first |= open.begin_change(node, state);
-                self.accounts.place(&mut state.charge, &record);
-                state.record = record;
-                state.last_lsn = end;
-            }
-            for node in change.removed {
-                let state = locked.of(node);
-                first |= open.begin_change(node, state);
-                self.delete_content(state, open.id, end);
-            }
-            if let Some((directory, name)) = change.entered {
-                let known = &mut locked.of(directory).names;
-                if known.as_mut().is_some_and(|known| !known.add(name)) {
-                    *known = None;
+        let recorded = self.record(
+            RecordKind::Metadata,
+            &[&payload],
+            |open, Position { end, .. }| {
+                let mut first = false;
+                if let Some((node, _)) = &change.created {
+                    first |= self.enter_created(node, open, end, change.reserved);
                 }
-            }
-            for (directory, cookie) in change.left {
-                let passed = &mut locked.of(directory).passed;
-                passed.get_or_insert_default().add(cookie, cookie);
-            }
-            self.catalog.apply(&change.names);
-            first
-        });
+                for (node, record) in change.records {
+                    let state = locked.of(node);
+                    first |= open.begin_change(node, state);
+                    self.accounts.place(&mut state.charge, &record);
+                    state.record = record;
+                    state.last_lsn = end;
+                }
+                for node in change.removed {
+                    let state = locked.of(node);
+                    first |= open.begin_change(node, state);
+                    self.delete_content(state, open.id, end);
+                }
+                if let Some((directory, name)) = change.entered {
+                    let known = &mut locked.of(directory).names;
+                    if known.as_mut().is_some_and(|known| !known.add(name)) {
+                        *known = None;
+                    }
+                }
+                for (directory, cookie) in change.left {
+                    let passed = &mut locked.of(directory).passed;
+                    passed.get_or_insert_default().add(cookie, cookie);
+                }
+                self.catalog.apply(&change.names);
+                first
+            },
+        );
         if let (Some((inode, uid, until)), Ok(_)) = (kept, &recorded) {
             self.trash.added(inode, uid, until);
         }

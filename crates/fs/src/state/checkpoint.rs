@@ -23,9 +23,14 @@ use super::node::{Node, NodeState};
 /// of the objects that changed in it, and copies of what was overwritten since.
 const MAX_WAITING: usize = 64;
 
+/// How many checkpoints that closed because they had grown may wait, at most. Then the open one grows on.
+const MAX_GROWN: usize = 128;
+
 /// The checkpoint that collects changes.
 pub(crate) struct OpenCheckpoint {
     pub(crate) id: CheckpointId,
+    /// The position after the checkpoint before it.
+    begins: Lsn,
     /// Held shared by eager uploads of this checkpoint until their blocks are in the bucket.
     pub(crate) under_way: Arc<tokio::sync::RwLock<()>>,
     changed: Mutex<Changed>,
@@ -42,9 +47,10 @@ pub(crate) struct Changed {
 }
 
 impl OpenCheckpoint {
-    pub(crate) fn new(id: CheckpointId) -> OpenCheckpoint {
+    pub(crate) fn new(id: CheckpointId, begins: Lsn) -> OpenCheckpoint {
         OpenCheckpoint {
             id,
+            begins,
             under_way: Arc::default(),
             changed: Mutex::default(),
         }
@@ -112,7 +118,28 @@ struct Unpublished {
     waiting: VecDeque<Closed>,
 }
 
+impl Unpublished {
+    /// Number of waiting ones that a snapshot ended.
+    fn snapshots(&self) -> usize {
+        let ended = self
+            .waiting
+            .iter()
+            .filter(|closed| closed.snapshot.is_some());
+        ended.count()
+    }
+
+    /// Number of the other waiting ones.
+    fn grown(&self) -> usize {
+        self.waiting.len() - self.snapshots()
+    }
+}
+
 impl ClosedCheckpoints {
+    /// Whether all are published.
+    fn is_empty(&self) -> bool {
+        self.unpublished.lock().accounts.is_empty()
+    }
+
     /// Memory of their nodes, with their publication.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
@@ -123,10 +150,13 @@ impl ClosedCheckpoints {
         unpublished.accounts.front().map(|(since, _)| *since)
     }
 
-    fn oldest_is_published(&self) {
-        if let Some((_, bytes)) = self.unpublished.lock().accounts.pop_front() {
+    /// Returns whether others wait to be published.
+    fn oldest_is_published(&self) -> bool {
+        let mut unpublished = self.unpublished.lock();
+        if let Some((_, bytes)) = unpublished.accounts.pop_front() {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
+        !unpublished.accounts.is_empty()
     }
 }
 
@@ -160,7 +190,7 @@ impl State {
         let (id, end) = {
             let mut open = self.checkpoint_lock.write();
             let mut unpublished = self.closed.unpublished.lock();
-            if unpublished.waiting.len() >= MAX_WAITING {
+            if unpublished.snapshots() >= MAX_WAITING {
                 return Err(Error::Delay.into());
             }
             let id = self.snapshots.next();
@@ -168,7 +198,8 @@ impl State {
             let end = self
                 .journal()
                 .append(RecordKind::Snapshot, &[&payload])
-                .map_err(|error| self.refusal(&error, &[&payload]))?;
+                .map_err(|error| self.refusal(&error, &[&payload]))?
+                .end;
             self.end_checkpoint(&mut open, &mut unpublished, id, record);
             (id, end)
         };
@@ -198,6 +229,36 @@ impl State {
         });
     }
 
+    /// Closes the open checkpoint if it has many records up to `end` and the publisher is busy with an older one: else all of
+    /// a burst would be in one checkpoint, and the log would get no room before that is published.
+    pub(crate) fn close_grown(&self, end: Lsn) {
+        if !self.closed.is_empty() {
+            self.close_if_grown(end, |unpublished| !unpublished.accounts.is_empty());
+        }
+    }
+
+    /// The same for what is replayed, which the publisher will have to bring all at once.
+    pub(crate) fn close_replayed(&self, end: Lsn) {
+        self.close_if_grown(end, |_| true);
+    }
+
+    fn close_if_grown(&self, end: Lsn, may_close: impl FnOnce(&Unpublished) -> bool) {
+        let Some(most) = self.config.grown_checkpoint() else {
+            return;
+        };
+        let has_grown = |open: &OpenCheckpoint| end.0.saturating_sub(open.begins.0) >= most;
+        if !has_grown(&self.checkpoint_lock.read()) {
+            return;
+        }
+        let mut open = self.checkpoint_lock.write();
+        let mut unpublished = self.closed.unpublished.lock();
+        // Another change may have closed it meanwhile.
+        if has_grown(&open) && unpublished.grown() < MAX_GROWN && may_close(&unpublished) {
+            let closed = self.close(&mut open, &mut unpublished);
+            unpublished.waiting.push_back(closed);
+        }
+    }
+
     /// Number of closed checkpoints that the publisher has not taken.
     pub(crate) fn waiting_checkpoints(&self) -> usize {
         self.closed.unpublished.lock().waiting.len()
@@ -205,7 +266,7 @@ impl State {
 
     /// Whether no further snapshot is made before the publisher has taken a closed checkpoint.
     pub(crate) fn has_too_many_waiting(&self) -> bool {
-        self.waiting_checkpoints() >= MAX_WAITING
+        self.closed.unpublished.lock().snapshots() >= MAX_WAITING
     }
 
     /// Closes the open checkpoint. No task holds the lock shared: every recorded change is in memory, and none is half
@@ -228,10 +289,11 @@ impl State {
         self.closed
             .bytes
             .fetch_add(changed.bytes, Ordering::Relaxed);
-        *open = OpenCheckpoint::new(closed.id.next());
+        *open = OpenCheckpoint::new(closed.id.next(), closed.end);
         if is_first {
             self.memory.checkpoint_closed();
             self.name_shares.checkpoint_closed();
+            self.pace.begins();
         }
         closed
     }
@@ -298,7 +360,11 @@ impl State {
     /// lease.
     pub(crate) fn checkpoint_published(&self, next_inode: u64) {
         self.numbers.published(next_inode);
-        self.closed.oldest_is_published();
+        let others_wait = self.closed.oldest_is_published();
+        // While there is always another, none closes as the first one; what was written long ago must not count for ever.
+        if others_wait && self.config.spills() {
+            self.memory.checkpoint_closed();
+        }
     }
 }
 
@@ -308,7 +374,7 @@ mod tests {
     use std::time::Duration;
 
     use forebay_types::{CommitNumber, Inode};
-    use forebay_vfs::Verifier;
+    use forebay_vfs::{ClientId, Verifier};
 
     use super::*;
     use crate::state::{Parts, SnapshotList, StoreTrouble};
@@ -367,5 +433,59 @@ mod tests {
             assert_eq!(closed.snapshot.unwrap().0, SnapshotId(number));
             assert_eq!(closed.nodes.len(), nodes.len());
         }
+    }
+
+    #[tokio::test]
+    async fn a_burst_is_in_several_checkpoints_while_the_publisher_is_busy() {
+        let world = World::new(|config| {
+            config.checkpoint_bytes = 1 << 20;
+            config.log = crate::LogConfig::Disk {
+                limit: 64 << 20,
+                segment: 4 << 20,
+            };
+        });
+        let state = State::new(Parts {
+            config: world.config.clone(),
+            environment: world.environment.clone(),
+            catalog: world.catalog.clone(),
+            accounts: world.accounts().await,
+            trouble: StoreTrouble::new(world.store.health.clone()),
+            next_inode: 1000,
+            verifier: Verifier([0; 8]),
+            start: Lsn(0),
+            snapshots: SnapshotList::new(0, Default::default(), []),
+        });
+        let node = world.file(Inode(2));
+        let change = |end: u64| {
+            let open = state.checkpoint_lock.read();
+            open.begin_change(&node, &mut node.lock());
+            drop(open);
+            state.replayed(Lsn(end));
+            state.close_grown(Lsn(end));
+        };
+        change(5 << 20);
+        assert_eq!(state.waiting_checkpoints(), 0, "the publisher is idle");
+        let taken = state.take_checkpoint().unwrap();
+        assert_eq!(taken.end, Lsn(5 << 20));
+        change(6 << 20);
+        assert_eq!(state.waiting_checkpoints(), 0, "it is small");
+        for step in 1..200 {
+            change((5 << 20) + step * (2 << 20));
+        }
+        assert_eq!(state.waiting_checkpoints(), MAX_GROWN);
+        assert!(!state.has_too_many_waiting(), "snapshots are still made");
+        let (heavy, light) = (ClientId(1), ClientId(2));
+        let admit = async |client, bytes| drop(state.memory.admit(client, bytes).await.unwrap());
+        admit(heavy, world.config.memory_limit / 2).await;
+        admit(light, 1).await;
+        assert!(state.memory.is_light(light) && !state.memory.is_light(heavy));
+        for _ in 0..2 {
+            state.checkpoint_published(1000);
+        }
+        admit(heavy, 1).await;
+        admit(light, 1).await;
+        assert!(state.memory.is_light(heavy), "that was long ago");
+        let next = state.take_checkpoint().unwrap();
+        assert_eq!(next.end, Lsn(7 << 20));
     }
 }

@@ -1,12 +1,13 @@
 //! Which clients may fill the last part of a memory that all clients share.
 //!
-//! Block buffers and unpublished names stay in memory until the bucket has them. One client that writes faster than
-//! the bucket takes the bytes fills that memory, and then each change of every client waits. So the last
+//! Block buffers that cannot be spilled and unpublished names stay in memory until the bucket has them. One client that
+//! writes faster than the bucket takes the bytes fills that memory, and then each change of every client waits. So the last
 //! [`RESERVED_PART`] is for clients that have filled little: at most half of an equal share. While only one client
 //! changes something, it may fill all of the memory.
 //!
 //! A client's count is the bytes that it was admitted with since the checkpoint before the open one began. That is at
-//! least as much as it has in memory: bytes that were uploaded eagerly or overwritten count until then.
+//! least as much as it has in memory: bytes that were uploaded eagerly or overwritten count until then. Where dirty bytes may
+//! leave memory, checkpoints may wait for hours; then the count begins with the publication before the last one.
 //!
 //! Counters are chosen by [`ClientId`] out of a fixed number, so that nothing grows with the number of clients.
 //! Two clients that have the same counter count as one.
@@ -85,6 +86,11 @@ impl ClientShares {
             0 | 1 => 0,
             _ => limit / RESERVED_PART,
         }
+    }
+
+    /// Whether others change something as well, and this client has filled little of a memory of `limit` bytes.
+    pub(crate) fn is_light(&self, client: ClientId, limit: u64) -> bool {
+        self.clients.load(Ordering::Relaxed) > 1 && self.withheld(client, limit) == 0
     }
 
     /// How many bytes of a memory of `limit` bytes this client must leave free for others.

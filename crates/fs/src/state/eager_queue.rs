@@ -55,8 +55,12 @@ impl EagerUploads {
 
     /// Whether packs are in flight, whose memory becomes free when they have arrived, or enough blocks wait for one.
     pub(crate) fn is_busy(&self) -> bool {
-        self.under_way.load(Ordering::Acquire) > 0
-            || self.waiting.lock().len() >= self.blocks_of_pack
+        self.under_way.load(Ordering::Acquire) > 0 || self.has_group()
+    }
+
+    /// Whether enough blocks wait for a pack.
+    pub(crate) fn has_group(&self) -> bool {
+        self.waiting() >= self.blocks_of_pack
     }
 
     /// Number of blocks that wait.

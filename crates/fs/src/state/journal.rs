@@ -1,16 +1,28 @@
 //! The two places where changes are recorded before they count: the log on disk, or, in volumes without a log, only a
 //! position that increases.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use forebay_types::Lsn;
-use forebay_wal::{AppendError, LogFailed, RecordKind, Storage, Wal};
+use forebay_wal::{AppendError, LogFailed, RecordKind, RecordReader, Recovery, Storage, Wal};
+use futures_util::future::BoxFuture;
+
+use super::memory::SafeLog;
+
+/// The place of a recorded change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// Where its record begins in the log; `None` without a log.
+    pub(crate) record: Option<Lsn>,
+    /// The position after it.
+    pub(crate) end: Lsn,
+}
 
 /// Where changes are recorded.
 pub(crate) enum Journal {
     /// In the log: a kill loses nothing, and a commit costs one flush of the disk.
-    Disk(Wal),
+    Disk(Arc<Wal>),
     /// Nowhere: a kill loses the changes that are not in the bucket yet, and a commit waits for the bucket.
     Memory {
         /// The position after the last change.
@@ -20,15 +32,78 @@ pub(crate) enum Journal {
     },
 }
 
+/// The log as the place of bytes that are not in memory: as it was scanned until recovery is done, and then as it is open.
+pub(crate) struct OwnLog {
+    scanned: RecordReader,
+    /// The end of what was scanned.
+    end: Lsn,
+    open: OnceLock<Arc<Wal>>,
+}
+
+impl OwnLog {
+    pub(super) fn new(recovery: &Recovery) -> OwnLog {
+        OwnLog {
+            scanned: recovery.reader(),
+            end: recovery.end(),
+            open: OnceLock::new(),
+        }
+    }
+
+    /// Recovery is done, and this is the open log.
+    pub(super) fn begin(&self, wal: Arc<Wal>) {
+        // Called once, by the opening of the volume.
+        let _ = self.open.set(wal);
+    }
+
+    /// Reads single records.
+    pub(super) fn reader(&self) -> RecordReader {
+        match self.open.get() {
+            Some(wal) => wal.reader(),
+            None => self.scanned.clone(),
+        }
+    }
+}
+
+impl SafeLog for OwnLog {
+    /// Before the log is open, all that was scanned: no client is served before it is flushed, and a crash repeats the
+    /// replay.
+    fn settled_lsn(&self) -> Lsn {
+        self.open.get().map_or(self.end, |wal| wal.settled_lsn())
+    }
+
+    fn flush(&self) -> BoxFuture<'static, ()> {
+        let durable = self.open.get().map(|wal| wal.durable(wal.complete_lsn()));
+        Box::pin(async move {
+            if let Some(durable) = durable {
+                // A log that fails keeps its bytes in memory until it works again.
+                drop(durable.await);
+            }
+        })
+    }
+}
+
 impl Journal {
-    /// Records a change and returns the position after it.
-    pub(crate) fn append(&self, kind: RecordKind, parts: &[&[u8]]) -> Result<Lsn, AppendError> {
+    /// Records a change.
+    pub(crate) fn append(
+        &self,
+        kind: RecordKind,
+        parts: &[&[u8]],
+    ) -> Result<Position, AppendError> {
         match self {
-            Journal::Disk(wal) => wal.append(kind, parts).map(|appended| appended.end),
+            Journal::Disk(wal) => {
+                let appended = wal.append(kind, parts)?;
+                Ok(Position {
+                    record: Some(appended.lsn),
+                    end: appended.end,
+                })
+            }
             Journal::Memory { next, .. } => {
                 let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
                 let bytes = bytes.max(1);
-                Ok(Lsn(next.fetch_add(bytes, Ordering::AcqRel) + bytes))
+                Ok(Position {
+                    record: None,
+                    end: Lsn(next.fetch_add(bytes, Ordering::AcqRel) + bytes),
+                })
             }
         }
     }

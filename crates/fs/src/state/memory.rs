@@ -1,20 +1,23 @@
 //! Memory of block buffers, packs and fetched frames: one limit, and the tasks that wait for it.
 //!
 //! ```text
-//!   writers      admitted one by one; wait while dirty blocks fill the limit
+//!   writers      admitted one by one; wait while dirty blocks fill the limit that can not be spilled
 //!   frames       leased before they are fetched
 //!   packs        leased before they are put together, out of a reserve if need be
 //!   evicted      clean blocks, least recently used first
+//!   spilled      dirty blocks in the same order, if the log has them: they stay dirty, and are read from there
 //! ```
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use forebay_cache::{Cache, Lease};
+use forebay_cache::{Cache, Coldest, Lease};
+use forebay_types::{BlockKey, CheckpointId, Lsn};
 use forebay_vfs::{ClientId, Error, Result, Trouble, Troubles, Waiting};
 use forebay_waits::{For, waiting};
+use futures_util::future::BoxFuture;
 
 use super::client_shares::ClientShares;
 use super::eager_queue::EagerUploads;
@@ -42,6 +45,15 @@ pub(crate) struct MemoryParts {
     pub(crate) troubles: Arc<Troubles>,
 }
 
+/// The log, as far as memory needs it.
+pub(crate) trait SafeLog: Send + Sync {
+    /// Dirty bytes whose records begin before may leave memory.
+    fn settled_lsn(&self) -> Lsn;
+
+    /// Flushes what is in the log now. Ready when that is done, or when the log has failed.
+    fn flush(&self) -> BoxFuture<'static, ()>;
+}
+
 /// The memory of one volume for file data.
 pub(crate) struct Memory {
     pub(crate) cache: Arc<Cache>,
@@ -60,6 +72,10 @@ pub(crate) struct Memory {
     shares: ClientShares,
     /// Writers that wait for memory.
     writers_waiting: AtomicUsize,
+    /// Set if dirty bytes may leave memory while the log has them.
+    log: OnceLock<Arc<dyn SafeLog>>,
+    /// Number of the checkpoint that is being uploaded.
+    uploading: AtomicU64,
 }
 
 impl Memory {
@@ -76,7 +92,20 @@ impl Memory {
             admitted: AtomicU64::new(0),
             shares: ClientShares::new(),
             writers_waiting: AtomicUsize::new(0),
+            log: OnceLock::new(),
+            uploading: AtomicU64::new(0),
         }
+    }
+
+    /// Dirty bytes may leave memory from now on, while this log has them.
+    pub(crate) fn spill_to(&self, log: Arc<dyn SafeLog>) {
+        // Called once, when the log begins.
+        let _ = self.log.set(log);
+    }
+
+    /// The publisher uploads this checkpoint now, for which its blocks should stay in memory.
+    pub(crate) fn uploading(&self, checkpoint: CheckpointId) {
+        self.uploading.store(checkpoint.0, Ordering::Relaxed);
     }
 
     /// Waits for room, at most [`FsConfig::room_wait`](crate::FsConfig::room_wait).
@@ -85,7 +114,7 @@ impl Memory {
         waited.unwrap_or(Err(Error::Delay))
     }
 
-    /// Waits until `bytes` of data may be written to the cache, evicting clean blocks. After
+    /// Waits until `bytes` of data may be written to the cache, evicting clean blocks and spilling dirty ones. After
     /// [`FsConfig::room_wait`](crate::FsConfig::room_wait) the call fails with [`Error::Delay`]: a longer wait would keep
     /// other calls from the memory that this one holds.
     pub(crate) async fn admit(&self, client: ClientId, bytes: u64) -> Result<Admission<'_>> {
@@ -100,6 +129,7 @@ impl Memory {
 
     async fn room(&self, client: ClientId, bytes: u64) -> Result<Admission<'_>> {
         let _waiting = WaitingWriter::new(self);
+        let mut is_flushed = self.log.get().is_none();
         loop {
             let freed = self.signals.freed();
             tokio::pin!(freed);
@@ -108,6 +138,13 @@ impl Memory {
             if let Some(admission) = self.try_admit(client, bytes) {
                 return Ok(admission);
             }
+            // A flush of the disk may make room without the bucket.
+            if let Some(log) = self.log.get().filter(|_| !is_flushed) {
+                is_flushed = true;
+                let _ = tokio::time::timeout(LOOK_AGAIN, log.flush()).await;
+                continue;
+            }
+            is_flushed = self.log.get().is_none();
             // Eager uploads make room without a checkpoint.
             if !self.eager.is_busy() {
                 self.signals.press();
@@ -117,6 +154,12 @@ impl Memory {
             let _ = tokio::time::timeout(LOOK_AGAIN, freed).await;
             self.signals.check_running()?;
         }
+    }
+
+    /// Dirty bytes that are not in the log alone.
+    fn dirty_in_memory(&self) -> u64 {
+        let (dirty, spilled) = (self.cache.dirty_bytes(), self.cache.spilled_bytes());
+        dirty.saturating_sub(spilled)
     }
 
     /// Bytes that admitted writers are about to take from the cache.
@@ -133,7 +176,7 @@ impl Memory {
             // wait for room that one of them could have.
             let before = self.admitted.load(Ordering::Acquire);
             // A lone writer is always admitted: no limit may be too small for one call.
-            let alone = before == 0 && self.cache.dirty_bytes() == 0;
+            let alone = before == 0 && self.dirty_in_memory() == 0;
             if !self.make_room(before + bytes + withheld) && !alone {
                 return None;
             }
@@ -152,7 +195,8 @@ impl Memory {
         }
     }
 
-    /// Evicts clean blocks, least recently used first, until `bytes` more fit in the cache.
+    /// Evicts clean blocks, and spills dirty ones that the log has, least recently used first, until `bytes` more fit in the
+    /// cache.
     pub(crate) fn make_room(&self, bytes: u64) -> bool {
         self.evict_until(|| self.cache.has_room(bytes))
     }
@@ -161,7 +205,7 @@ impl Memory {
     /// writers the memory that they need, and clients that have written little their part.
     pub(crate) fn try_lease(&self, bytes: u64) -> Option<Lease> {
         let mut lease = None;
-        let reserved = match self.cache.dirty_bytes() > self.limit / 2 {
+        let reserved = match self.dirty_in_memory() > self.limit / 2 {
             true => self.shares.reserved(self.limit),
             // Evicted memory is for all clients.
             false => 0,
@@ -207,12 +251,39 @@ impl Memory {
         spare()
     }
 
+    fn spill(&self, key: BlockKey, settled: Lsn) {
+        if let Some(node) = self.nodes.peek(key.inode) {
+            let blocks = &mut node.lock().blocks;
+            let uploading = CheckpointId(self.uploading.load(Ordering::Relaxed));
+            if !blocks.spare(key.block, uploading) {
+                blocks.spill(key.block, settled);
+            }
+        }
+    }
+
+    /// Drops the memory of all dirty bytes that the log has in records before `settled`; for tests.
+    pub(crate) fn spill_all(&self, settled: Lsn) {
+        // A block that was used since it was queued is queued once more.
+        for _ in 0..2 * self.cache.candidates_to_spill() {
+            if let Some(key) = self.cache.coldest_dirty()
+                && let Some(node) = self.nodes.peek(key.inode)
+            {
+                node.lock().blocks.spill(key.block, settled);
+            }
+        }
+    }
+
     /// Frees buffers that were unused for [`UNUSED_FOR`], for as long as the volume runs.
     pub(crate) async fn free_unused_forever(self: Arc<Self>) {
         loop {
             tokio::time::sleep(UNUSED_FOR).await;
             self.cache.free_unused();
         }
+    }
+
+    /// Whether this client has written little beside others.
+    pub(crate) fn is_light(&self, client: ClientId) -> bool {
+        self.shares.is_light(client, self.limit)
     }
 
     /// Whether writers wait for memory.
@@ -226,16 +297,23 @@ impl Memory {
     }
 
     fn evict_until(&self, mut enough: impl FnMut() -> bool) -> bool {
-        let mut rounds = self.cache.candidates() + 1;
+        let log = self.log.get();
+        let spillable = log.map_or(0, |_| self.cache.candidates_to_spill());
+        let mut rounds = self.cache.candidates() + 2 * spillable + 1;
         while !enough() {
-            let Some(key) = self.cache.coldest() else {
-                if self.pack_buffers.clear() {
-                    continue;
-                }
-                return false;
+            let coldest = match log {
+                Some(_) => self.cache.coldest_of_both(),
+                None => self.cache.coldest().map(Coldest::Clean),
             };
-            if let Some(node) = self.nodes.peek(key.inode) {
-                node.lock().blocks.evict(key.block);
+            match (coldest, log) {
+                (Some(Coldest::Clean(key)), _) => {
+                    if let Some(node) = self.nodes.peek(key.inode) {
+                        node.lock().blocks.evict(key.block);
+                    }
+                }
+                (Some(Coldest::Dirty(key)), Some(log)) => self.spill(key, log.settled_lsn()),
+                _ if self.pack_buffers.clear() => continue,
+                _ => return false,
             }
             if rounds == 0 {
                 return self.pack_buffers.clear() && enough();

@@ -345,7 +345,7 @@ impl NodeState {
         if self.has_holes() {
             let inside = range.intersect(ByteRange::new(0, self.record.size));
             if !inside.is_empty() {
-                self.blocks.uncovered(inside, &mut unknown);
+                self.blocks.unknown(inside, &mut unknown);
             }
         }
         unknown
@@ -442,14 +442,15 @@ impl NodeState {
         }
     }
 
-    /// Makes the write in memory; `counted` of its bytes are known to take space already. Returns the block that it
-    /// has filled, if any.
+    /// Makes the write in memory; `counted` of its bytes are known to take space already, and `record` is its record in
+    /// the log, if memory may be freed of its bytes while the log has them. Returns the block that it has filled, if any.
     pub(crate) fn apply_write(
         &mut self,
         header: &DataHeader,
         data: &[u8],
         counted: u64,
         open: CheckpointId,
+        record: Option<Lsn>,
     ) -> Option<BlockIndex> {
         let range = ByteRange::at(header.offset, data.len() as u64);
         if counted == 0 && self.is_in_bucket() && !self.unknown_ranges(range).is_empty() {
@@ -457,7 +458,7 @@ impl NodeState {
             self.charge.loosen(open);
         }
         self.set_space(self.space_after(range, counted));
-        let filled = self.blocks.write(header.offset, data, open);
+        let filled = self.blocks.write(header.offset, data, open, record);
         let record = &mut self.record;
         record.size = record.size.max(header.offset + data.len() as u64);
         record.mode = header.mode;

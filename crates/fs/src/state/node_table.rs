@@ -141,6 +141,16 @@ impl NodeTable {
             .insert(node.inode, Arc::new(OnceCell::new_with(Some(node.clone()))));
     }
 
+    /// All nodes in memory.
+    pub(crate) fn all(&self) -> Vec<Arc<Node>> {
+        let shards = self.shards.iter().map(|shard| shard.lock());
+        let nodes = |shard: parking_lot::MutexGuard<'_, Shard>| {
+            let slots = shard.slots.values().filter_map(|slot| slot.get().cloned());
+            slots.collect::<Vec<_>>()
+        };
+        shards.flat_map(nodes).collect()
+    }
+
     /// Number of nodes in memory.
     pub(crate) fn len(&self) -> usize {
         self.shards

@@ -1,6 +1,6 @@
 //! Signals between calls and background tasks: the volume has stopped, the publisher is needed, memory was freed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use forebay_vfs::{Error, Result};
@@ -31,6 +31,17 @@ pub(crate) struct Signals {
     pressed: AtomicBool,
     /// Wakes tasks that wait for memory.
     freed: Notify,
+    /// Calls that wait until something is in the bucket.
+    waiting: AtomicUsize,
+}
+
+/// Counts a call that waits for the bucket; its drop ends the count, also when the wait is cancelled.
+pub(crate) struct WaitsForBucket<'a>(&'a AtomicUsize);
+
+impl Drop for WaitsForBucket<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Signals {
@@ -41,6 +52,7 @@ impl Signals {
             publisher: Notify::new(),
             pressed: AtomicBool::new(false),
             freed: Notify::new(),
+            waiting: AtomicUsize::new(0),
         }
     }
 
@@ -57,6 +69,17 @@ impl Signals {
 
     pub(crate) fn is_pressed(&self) -> bool {
         self.pressed.load(Ordering::Acquire)
+    }
+
+    /// A call begins to wait until something is in the bucket.
+    pub(crate) fn wait_for_bucket(&self) -> WaitsForBucket<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        WaitsForBucket(&self.waiting)
+    }
+
+    /// Whether a call waits for room, or until something is in the bucket.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.is_pressed() || self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// The open checkpoint is about to close.

@@ -10,7 +10,7 @@ use forebay_vfs::{
 use forebay_waits::{For, waiting};
 
 use super::Volume;
-use crate::files::durability::Recorded;
+use crate::files::durability::{CommitMode, Recorded};
 use crate::files::read::Place;
 
 impl Volume {
@@ -24,6 +24,15 @@ impl Volume {
     async fn settle<T>(&self, recorded: Recorded<T>) -> Result<T> {
         self.files.stable(recorded.end, self.commit).await?;
         Ok(recorded.reply)
+    }
+
+    /// The same for bytes of a file.
+    async fn settle_bytes<T>(&self, inode: Inode, recorded: Recorded<T>) -> Result<T> {
+        let reply = self.settle(recorded).await?;
+        if self.commit == CommitMode::Bucket {
+            self.files.check_written(inode).await?;
+        }
+        Ok(reply)
     }
 }
 
@@ -109,7 +118,8 @@ impl FileSystem for Volume {
                 (recorded.reply, Stability::Unstable)
             }
             Stability::DataSync | Stability::FileSync => {
-                (self.settle(recorded).await?, Stability::FileSync)
+                let change = self.settle_bytes(inode, recorded).await?;
+                (change, Stability::FileSync)
             }
         };
         Ok(WriteReply {
@@ -209,7 +219,7 @@ impl FileSystem for Volume {
         let recorded = self.files.commit(inode).await?;
         // From before the flush: if it changes meanwhile, something was lost.
         let verifier = self.files.state.verifier();
-        let node = self.settle(recorded).await?;
+        let node = self.settle_bytes(inode, recorded).await?;
         let state = node.lock_live()?;
         let change = Change {
             before: Some(node.wcc(&state)),

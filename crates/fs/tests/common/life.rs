@@ -24,6 +24,8 @@ pub struct Life {
     pub(super) controls: Arc<Faults>,
     /// Whether it repeats calls that are to be tried again later, as clients do.
     pub patient: bool,
+    /// Whether each write is followed by a spill, so that nothing dirty stays in memory.
+    pub spills: bool,
 }
 
 /// A moment that a test marks right before it ends what operations wait for.
@@ -225,6 +227,14 @@ impl Life {
             assert!(reply.stability >= stability);
             at += part.len() as u64;
         }
+        if self.spills {
+            self.spill();
+        }
+    }
+
+    /// Drops the memory of all dirty bytes that the log has.
+    pub fn spill(&self) {
+        self.run(|volume| async move { volume.spill_all().await });
     }
 
     pub fn try_write(&self, inode: Inode, offset: u64, data: &[u8]) -> Result<WriteReply, Error> {

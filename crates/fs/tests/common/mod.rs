@@ -304,6 +304,7 @@ impl Bucket {
                 runtime: Some(runtime),
                 volume,
                 controls: self.controls.clone(),
+                spills: false,
                 patient: false,
             }),
             Err(error) => {
