@@ -5,6 +5,7 @@ mod recovered;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use forebay_fs::Stopped;
 use forebay_vfs::{Attributes, Error};
 
 use crate::model::{Body, State};
@@ -20,6 +21,8 @@ pub(crate) struct Case<'a> {
     pub(crate) effect: Option<&'a Arc<State>>,
     /// Errors that mean "not now" are allowed: store or disk had faults.
     pub(crate) troubled: bool,
+    /// A read of the log has failed while it ran.
+    pub(crate) log_read_failed: bool,
     /// Snapshots whose deletion was ordered.
     pub(crate) deleting: &'a BTreeSet<String>,
     /// The snapshot that a clone needs.
@@ -45,6 +48,13 @@ impl Case<'_> {
     pub(crate) fn judge(&self, reply: &Reply) -> Result<(), String> {
         match reply {
             _ if self.operation.has_many_records() => self.judge_many(reply),
+            Reply::Failed(Error::Io) if matches!(self.operation, Operation::Read { .. }) => {
+                let why = "EIO, and the disk has every byte that is in the log alone";
+                self.log_read_failed.then_some(()).ok_or_else(|| why.into())
+            }
+            Reply::Stopped(Stopped::Failed(why)) if why.contains("in the log alone") => {
+                Err(format!("the volume stopped: {why}"))
+            }
             Reply::Failed(Error::Delay | Error::Io) | Reply::Stopped(_) if self.troubled => Ok(()),
             // An earlier call has deleted it: what the model cannot know.
             Reply::Failed(Error::NotFound)

@@ -5,6 +5,7 @@
 //! record, and in which order.
 
 mod afterwards;
+mod backlog;
 mod calls;
 mod probe;
 mod restoring;
@@ -22,7 +23,7 @@ use crate::ledger::{Ledger, Unstable};
 use crate::machine::DiskFaults;
 use crate::operation::Operation;
 use crate::plan::{Action, Hidden, Journal, Plan, What};
-use crate::recovery::{compare, open_and_compare};
+use crate::recovery::{compare, open_to_serve};
 use crate::totals::Totals;
 use crate::world::{Step, World, WorldImage};
 pub(crate) use afterwards::{alone, by_hand, collect, delete_snapshots, publish};
@@ -69,6 +70,8 @@ impl Trace {
 pub(crate) struct Recorder {
     stops: Vec<Stop>,
     ledger: Ledger,
+    /// Reads of the log by calls of clients, and by uploads.
+    log_reads: [u64; 2],
 }
 
 impl Recorder {
@@ -77,12 +80,17 @@ impl Recorder {
         let recorder = Arc::new(Mutex::new(Recorder {
             stops: Vec::new(),
             ledger,
+            log_reads: [0; 2],
         }));
         let (watched, shared) = (world.clone(), recorder.clone());
         world.observe(Some(Arc::new(move |step| {
             let image = watched.image();
             let mut recorder = shared.lock();
             let ledger = recorder.ledger.clone();
+            // Before it is open it is compared, and so is a second gateway.
+            if step == Step::LogRead && ledger.opened && !ledger.contested {
+                recorder.log_reads[usize::from(!ledger.polling)] += 1;
+            }
             recorder.stops.push(Stop {
                 step,
                 image,
@@ -115,6 +123,8 @@ struct Gateway<'a> {
     volume: Volume,
     history: &'a mut History,
     recorder: Arc<Mutex<Recorder>>,
+    /// Bytes that were in the log alone at the last look.
+    spilled: u64,
     unstable: Vec<Unstable>,
     calls: Calls,
     /// Store or disk had faults in this life: "not now" is a valid answer.
@@ -146,7 +156,7 @@ pub(crate) async fn live(
     let known = ledger.verifier;
     let recorder = Recorder::watch(&world, ledger);
     // This history has lost what the crash has lost.
-    let recovered = open_and_compare(&world, machine, plan, history, u64::MAX).await?;
+    let recovered = open_to_serve(&world, machine, plan, history, u64::MAX).await?;
     if recovered.end != expected {
         return Err(format!(
             "opened twice from the same image, once at {expected} and once at {}",
@@ -177,6 +187,7 @@ pub(crate) async fn live(
         volume: recovered.volume,
         history,
         recorder,
+        spilled: 0,
         unstable,
         calls: Calls::default(),
         troubled: false,
@@ -284,8 +295,14 @@ impl Gateway<'_> {
         self.notice()
     }
 
-    /// Notes what the task has done that empties the trash. It makes one change in a second at most.
+    /// Notes what the tasks have done between two polls.
     fn notice(&mut self) -> Result<(), String> {
+        self.notice_backlog()?;
+        self.notice_emptied()
+    }
+
+    /// The task that empties the trash makes one change in a second at most.
+    fn notice_emptied(&mut self) -> Result<(), String> {
         let status = self.volume.status();
         if status.end.0 == self.history.end() {
             return Ok(());
@@ -369,7 +386,7 @@ impl Gateway<'_> {
         self.world.set_store_faults(StoreFaults::default());
         self.recorder.lock().ledger.contested = true;
         let other = self.world.add_machine();
-        let opening = open_and_compare(&self.world, other, self.plan, self.history, u64::MAX);
+        let opening = open_to_serve(&self.world, other, self.plan, self.history, u64::MAX);
         let recovered = opening
             .await
             .map_err(|why| format!("the gateway that takes over: {why}"))?;
@@ -459,10 +476,15 @@ impl Gateway<'_> {
         let (failed, ghosts) = self.world.bucket(|bucket| (bucket.failed, bucket.ghosts));
         self.totals.failed_requests += failed;
         self.totals.ghost_requests += ghosts;
-        let (flushes, full) = self.world.machine(self.machine, |machine| {
-            (machine.failed_flushes, machine.full_disks)
+        let totals = &mut *self.totals;
+        self.world.machine(self.machine, |machine| {
+            totals.failed_flushes += machine.failed_flushes;
+            totals.full_disks += machine.full_disks;
+            totals.failed_reads += machine.failed_reads;
+            totals.dropped_pages += machine.dropped_pages;
         });
-        self.totals.failed_flushes += flushes;
-        self.totals.full_disks += full;
+        let [reads, loads] = self.recorder.lock().log_reads;
+        totals.log_reads += reads;
+        totals.log_loads += loads;
     }
 }

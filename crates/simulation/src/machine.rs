@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Without faults `believed` and `stable` agree in every flushed range. A failed flush leaves them different, as on
-//! Linux: its pages count as clean afterwards, and a later flush does not write them.
+//! Linux: its pages count as clean afterwards, and a later flush does not write them. The kernel may also drop such pages: then all
+//! three have what is on the disk.
 
 mod file;
 mod folder;
@@ -39,6 +40,10 @@ pub(crate) struct MachineImage {
 pub struct DiskFaults {
     /// Flushes that will fail. A write-back counts as one: it fails at once, or at the next flush of its file.
     pub failing_flushes: u32,
+    /// After a failed flush the kernel drops the pages that it could not write.
+    pub drops_pages: bool,
+    /// Reads of the open log that will fail.
+    pub failing_reads: u32,
     /// No file can be created.
     pub full: bool,
 }
@@ -54,6 +59,9 @@ pub(crate) struct Machine {
     /// Number of faults that occurred.
     pub(crate) failed_flushes: u64,
     pub(crate) full_disks: u64,
+    pub(crate) failed_reads: u64,
+    /// Number of times at which dropped pages took bytes with them.
+    pub(crate) dropped_pages: u64,
     /// Does the work of the log's threads.
     pub(crate) hand: Option<Arc<Hand>>,
 }
@@ -96,6 +104,11 @@ impl MachineImage {
             }
         }
         torn
+    }
+
+    /// Whether the kernel has dropped pages that never reached the disk. Then a kill loses as much as a power cut.
+    pub(crate) fn has_lost_pages(&self) -> bool {
+        self.files.values().any(FileImage::has_lost_pages)
     }
 
     /// Whether both images are equal.

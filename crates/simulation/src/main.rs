@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use forebay_simulation::plan::Memory;
 use forebay_simulation::{Failure, Perils, Plan, Scope, Suite, Trace, run, shrink};
 
 const HELP: &str = "\
@@ -18,6 +19,7 @@ simulate: stops a simulated world at every I/O step, and checks the recovery fro
   --mode MODE       remaining state: same (machine), power (cut), elsewhere, all (default)
   --faults on|off   faults of store and disk, takeovers, clients that give up (default: on)
   --clones on|off   clones, and restores of the whole volume, between lives (default: on)
+  --memory MEMORY   of gateways: enough, tight, or drawn for each plan (default)
   --steps N,N,...   only these actions of the plan of --seed; prints the actions
   --shrink on|off   whether to reduce a failing plan to the actions that matter (default: on)
   --trace           prints the actions in the run of --seed";
@@ -42,6 +44,7 @@ fn parse() -> Result<Option<Arguments>, String> {
         perils: Perils {
             faults: true,
             clones: true,
+            memory: None,
         },
     };
     let (mut steps, mut trace, mut shrink) = (None, false, true);
@@ -86,6 +89,14 @@ fn parse() -> Result<Option<Arguments>, String> {
             }
             "--faults" => suite.perils.faults = on(&name, &value)?,
             "--clones" => suite.perils.clones = on(&name, &value)?,
+            "--memory" => {
+                suite.perils.memory = match value.as_str() {
+                    "enough" => Some(Memory::Enough),
+                    "tight" => Some(Memory::Tight),
+                    "drawn" => None,
+                    _ => return Err(format!("--memory is enough, tight or drawn, not {value:?}")),
+                }
+            }
             "--shrink" => shrink = on(&name, &value)?,
             "--steps" => {
                 let numbers = value.split(',').map(|number| number.trim().parse::<u32>());
@@ -198,8 +209,13 @@ fn explain(suite: &Suite, failure: Failure) {
     println!("\n{failure}\n");
     let faults = if suite.perils.faults { "on" } else { "off" };
     let clones = if suite.perils.clones { "on" } else { "off" };
+    let memory = match suite.perils.memory {
+        Some(Memory::Enough) => "enough",
+        Some(Memory::Tight) => "tight",
+        None => "drawn",
+    };
     println!(
-        "repeat it with: simulate --seed {} --faults {faults} --clones {clones} --steps {}\n",
+        "repeat it with: simulate --seed {} --faults {faults} --clones {clones} --memory {memory} --steps {}\n",
         failure.seed,
         steps.join(",")
     );

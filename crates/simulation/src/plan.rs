@@ -97,6 +97,15 @@ pub enum Journal {
     None,
 }
 
+/// The memory of a volume for file data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// More than all files need.
+    Enough,
+    /// So little that dirty bytes leave it while the log has them.
+    Tight,
+}
+
 /// The actions of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -106,6 +115,8 @@ pub struct Plan {
     pub journal: Journal,
     /// Whether dirty bytes close a checkpoint early.
     pub small_checkpoints: bool,
+    /// The memory that its gateways have.
+    pub memory: Memory,
     /// The volume's trash.
     pub keep: Keep,
     /// The faults that it may have.
@@ -121,6 +132,8 @@ pub struct Perils {
     pub faults: bool,
     /// Between lives the volume is cloned, and goes back to snapshots.
     pub clones: bool,
+    /// The memory of gateways with a log; without it, one plan in three has a tight one.
+    pub memory: Option<Memory>,
 }
 
 impl Plan {
@@ -142,6 +155,16 @@ impl Plan {
                 false => u64::MAX,
             },
         };
+        let mut bursts = Random::of(seed, 8);
+        let drawn = match bursts.below(3) {
+            0 => Memory::Tight,
+            _ => Memory::Enough,
+        };
+        let memory = match journal {
+            // Dirty bytes cannot leave memory.
+            Journal::None => Memory::Enough,
+            _ => perils.memory.unwrap_or(drawn),
+        };
         let mut operator = Random::of(seed, 6);
         let kind = match perils.clones {
             true => operator.below(6),
@@ -152,7 +175,14 @@ impl Plan {
         for life in 0..3 + random.below(3) {
             let with_faults = perils.faults && random.percent(if life == 0 { 30 } else { 60 });
             let length = 20 + random.below(60);
-            for _ in 0..length {
+            let burst = match memory {
+                Memory::Tight if bursts.percent(80) => bursts.below(length),
+                _ => length,
+            };
+            for at in 0..length {
+                if at == burst {
+                    actions.extend(in_burst(&mut bursts, with_faults));
+                }
                 actions.push(action(&mut random, with_faults));
             }
             if perils.faults && random.percent(15) {
@@ -173,6 +203,7 @@ impl Plan {
             seed,
             journal,
             small_checkpoints,
+            memory,
             keep,
             perils,
             actions: (0..).zip(actions).collect(),
@@ -255,22 +286,67 @@ fn action(random: &mut Random, faults: bool) -> Action {
             },
             _ => StoreFaults::default(),
         }),
-        98..=99 if faults => Action::Disk(match random.below(3) {
-            0 => DiskFaults {
-                failing_flushes: 1 + random.below(2) as u32,
-                full: false,
-            },
-            1 => DiskFaults {
-                failing_flushes: 0,
-                full: true,
-            },
-            _ => DiskFaults::default(),
-        }),
+        98..=99 if faults => Action::Disk(disk_faults(random)),
         _ => Action::Begin(Draft {
             what: What::Flush,
             picks: [0; 5],
         }),
     }
+}
+
+fn disk_faults(random: &mut Random) -> DiskFaults {
+    let none = DiskFaults::default();
+    match random.below(3) {
+        0 => DiskFaults {
+            failing_flushes: 1 + random.below(2) as u32,
+            drops_pages: random.percent(50),
+            ..none
+        },
+        1 => DiskFaults { full: true, ..none },
+        _ => none,
+    }
+}
+
+/// Many writes in a short time, more than memory has room for. With faults, the store is often away meanwhile.
+fn in_burst(random: &mut Random, faults: bool) -> Vec<Action> {
+    let is_away = faults && random.percent(70);
+    let store = |outage| {
+        Action::Store(StoreFaults {
+            outage,
+            ..StoreFaults::default()
+        })
+    };
+    let mut actions = Vec::new();
+    actions.extend(is_away.then(|| store(true)));
+    for _ in 0..20 + random.below(30) {
+        actions.push(match random.below(100) {
+            0..=54 => Action::Begin(Draft::large_write(random)),
+            55..=70 => Action::Begin(Draft::in_burst(What::Read, random)),
+            71..=79 => Action::Sync,
+            80..=82 => Action::Run(1),
+            83..=85 => Action::Prepare,
+            86 => Action::Begin(Draft::in_burst(What::Snapshot, random)),
+            87..=92 => Action::Begin(Draft::in_burst(What::CreateUnchecked, random)),
+            // Writers that wait for room look again.
+            93..=94 => Action::Advance { ms: 120 },
+            95 => Action::WriteBack(random.number()),
+            96 if faults => Action::Disk(DiskFaults {
+                failing_reads: 1 + random.below(3) as u32,
+                ..DiskFaults::default()
+            }),
+            97 if faults => Action::Disk(DiskFaults {
+                failing_flushes: 1,
+                drops_pages: true,
+                ..DiskFaults::default()
+            }),
+            _ => action(random, false),
+        });
+    }
+    // Before the bucket has all of it.
+    let reads = (0..18).map(|number| Action::Begin(Draft::read_of(number)));
+    actions.extend(reads);
+    actions.extend(is_away.then(|| store(false)));
+    actions
 }
 
 impl fmt::Display for Action {
@@ -308,6 +384,7 @@ mod tests {
         let perils = Perils {
             faults: true,
             clones: true,
+            memory: None,
         };
         let plan = Plan::of(7, perils);
         assert_eq!(plan, Plan::of(7, perils));

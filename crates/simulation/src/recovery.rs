@@ -14,7 +14,7 @@ use crate::history::History;
 use crate::judge::{difference, listed};
 use crate::model::{Body, HIGH, LOW, Object, ROOT, State};
 use crate::operation;
-use crate::plan::{Journal, Plan};
+use crate::plan::{Journal, Memory, Plan};
 use crate::world::World;
 pub(crate) use clones::{compare_clone, forget, outlives};
 pub(crate) use trash::{compare_trash, empty_trash, undelete};
@@ -24,6 +24,16 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Bytes of a log segment. Few, so that segments are begun, recycled and renamed all the time.
 const SEGMENT: u64 = 16 << 10;
+
+/// The same while memory is tight: only full segments are settled, and a burst has a few of them.
+const SMALL_SEGMENT: u64 = 12 << 10;
+
+/// Bytes of the log.
+const LOG: u64 = 8 * SEGMENT;
+
+/// Bytes of a tight memory. An eighth is a reserve, and a writer asks for 128 KiB beside its bytes: that leaves twenty pieces of
+/// 4 KiB for dirty bytes.
+const TIGHT: u64 = 240 << 10;
 
 /// The result of an opening.
 pub(crate) struct Recovered {
@@ -36,25 +46,40 @@ pub(crate) struct Recovered {
     pub(crate) verifier: Option<[u8; 8]>,
 }
 
-/// The configuration of a plan's volumes.
+/// The configuration of the gateways that serve a plan's volumes.
+pub(crate) fn serving(plan: &Plan) -> FsConfig {
+    let config = config(plan);
+    match plan.memory {
+        Memory::Enough => config,
+        Memory::Tight => FsConfig {
+            memory_limit: TIGHT,
+            ..config
+        },
+    }
+}
+
+/// The configuration of a plan's volumes, with enough memory.
 pub(crate) fn config(plan: &Plan) -> FsConfig {
+    let (segment, checkpoint_bytes) = match (plan.memory, plan.small_checkpoints) {
+        (Memory::Enough, true) => (SEGMENT, 6 << 10),
+        (Memory::Enough, false) => (SEGMENT, 64 << 20),
+        // Dirty bytes leave memory only if the log has room for eight checkpoints.
+        (Memory::Tight, true) => (SMALL_SEGMENT, LOG / 32),
+        (Memory::Tight, false) => (SMALL_SEGMENT, LOG / 8),
+    };
     FsConfig {
         log: match plan.journal {
             Journal::None => LogConfig::None,
             _ => LogConfig::Disk {
-                limit: 8 * SEGMENT,
-                segment: SEGMENT,
+                limit: LOG,
+                segment,
             },
         },
         memory_limit: 16 << 20,
         // The model has no call that is answered JUKEBOX for lack of room.
         room_wait: Duration::from_secs(3600),
         checkpoint_interval: Duration::from_secs(5),
-        checkpoint_bytes: if plan.small_checkpoints {
-            6 << 10
-        } else {
-            64 << 20
-        },
+        checkpoint_bytes,
         compression: forebay_fs::Compression::Off,
         dedup: match plan.seed % 3 {
             0 => Dedup::Off,
@@ -88,8 +113,8 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
     built.expect("a runtime without I/O can always be made")
 }
 
-/// Opens the volume on a machine of `world` and compares it with the state that `history` has for the recovered
-/// position, without the content of restored files that was not `published`.
+/// Opens the volume with enough memory on a machine of `world`, and compares it with the state that `history` has for the
+/// recovered position, without the content of restored files that was not `published`.
 pub(crate) async fn open_and_compare(
     world: &World,
     machine: usize,
@@ -97,8 +122,28 @@ pub(crate) async fn open_and_compare(
     history: &History,
     published: u64,
 ) -> Result<Recovered, String> {
+    open_with(config(plan), (world, machine), plan, (history, published)).await
+}
+
+/// The same with the memory that the plan's gateways have.
+pub(crate) async fn open_to_serve(
+    world: &World,
+    machine: usize,
+    plan: &Plan,
+    history: &History,
+    published: u64,
+) -> Result<Recovered, String> {
+    open_with(serving(plan), (world, machine), plan, (history, published)).await
+}
+
+async fn open_with(
+    config: FsConfig,
+    (world, machine): (&World, usize),
+    plan: &Plan,
+    (history, published): (&History, u64),
+) -> Result<Recovered, String> {
     let store = world.store();
-    let opening = Volume::open_in(&store, config(plan), world.environment(machine));
+    let opening = Volume::open_in(&store, config, world.environment(machine));
     let volume = tokio::time::timeout(TIMEOUT, opening)
         .await
         .map_err(|_| "the volume does not open: it waits for ever".to_owned())?

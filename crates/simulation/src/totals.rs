@@ -40,6 +40,18 @@ pub struct Totals {
     pub failed_flushes: u64,
     /// Files that could not be made because the disk was full.
     pub full_disks: u64,
+    /// Reads of the log that failed while it was open.
+    pub failed_reads: u64,
+    /// Failed flushes after which the kernel dropped pages with bytes that the disk does not have.
+    pub dropped_pages: u64,
+    /// Dirty bytes that left memory because the log has them.
+    pub spilled_bytes: u64,
+    /// Reads of the log for calls of clients.
+    pub log_reads: u64,
+    /// Reads of the log for uploads.
+    pub log_loads: u64,
+    /// Most closed checkpoints that waited for the publisher.
+    pub most_waiting: u64,
     /// Packs that were rewritten in the lives because they were mostly dead.
     pub rewritten_packs: u64,
     /// Packs that no metadata named and that were deleted in the lives.
@@ -121,6 +133,12 @@ impl AddAssign for Totals {
         self.ghost_requests += other.ghost_requests;
         self.failed_flushes += other.failed_flushes;
         self.full_disks += other.full_disks;
+        self.failed_reads += other.failed_reads;
+        self.dropped_pages += other.dropped_pages;
+        self.spilled_bytes += other.spilled_bytes;
+        self.log_reads += other.log_reads;
+        self.log_loads += other.log_loads;
+        self.most_waiting = self.most_waiting.max(other.most_waiting);
         self.rewritten_packs += other.rewritten_packs;
         self.orphans_deleted += other.orphans_deleted;
         self.shared_bytes += other.shared_bytes;
@@ -161,6 +179,12 @@ impl fmt::Display for Totals {
             ("requests done, yet failed", self.ghost_requests),
             ("flushes failed", self.failed_flushes),
             ("files refused, disk full", self.full_disks),
+            ("reads of the log failed", self.failed_reads),
+            ("failed pages dropped", self.dropped_pages),
+            ("bytes in the log alone", self.spilled_bytes),
+            ("  log read for clients", self.log_reads),
+            ("  log read for uploads", self.log_loads),
+            ("checkpoints that waited", self.most_waiting),
             ("packs rewritten", self.rewritten_packs),
             ("orphans deleted", self.orphans_deleted),
             ("bytes found, not uploaded", self.shared_bytes),

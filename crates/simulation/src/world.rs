@@ -31,6 +31,9 @@ pub(crate) enum Step {
     RenamedFile,
     RemoveFile,
     RemovedFile,
+    /// A read of the log while it is open.
+    ReadLog,
+    LogRead,
     ReplaceState,
     ReplacedState,
     PutObject,

@@ -23,6 +23,7 @@ fn try_states(faults: bool, share: u64) {
         perils: Perils {
             faults,
             clones: true,
+            memory: None,
         },
     };
     let outcome = suite.run();
@@ -35,9 +36,16 @@ fn try_states(faults: bool, share: u64) {
         totals.detached,
         totals.held,
         totals.taken_back,
+        totals.spilled_bytes,
+        totals.log_reads,
+        totals.log_loads,
+        // One that waits is no backlog.
+        totals.most_waiting.saturating_sub(2),
     ];
+    let of_faults = [totals.failed_reads, totals.dropped_pages];
     let is_whole = outcome.failure.is_none() && std::env::var_os("SIMULATION_STATES").is_none();
     assert!(!is_whole || !rare.contains(&0), "{totals}");
+    assert!(!is_whole || !faults || !of_faults.contains(&0), "{totals}");
     if let Some(failure) = outcome.failure {
         let plan = Plan::of(failure.seed, suite.perils);
         let (plan, failure) = shrink(&plan, &suite.scope, failure);
@@ -71,6 +79,7 @@ fn the_same_seed_is_the_same_run() {
         let perils = Perils {
             faults: true,
             clones: true,
+            memory: None,
         };
         let plan = Plan::of(seed, perils);
         let [first, second] = [(); 2].map(|()| {

@@ -14,9 +14,9 @@ use crate::judge::{Case, Placed};
 use crate::ledger::Unstable;
 use crate::model::State;
 use crate::operation::{Call, Operation, Reply};
-use crate::world::Step;
+use crate::world::{Step, World};
 
-/// Most calls in flight.
+/// Most calls in flight, but for READs.
 const LIMIT: usize = 6;
 
 /// A call in flight.
@@ -35,6 +35,8 @@ struct Running {
     restoring: Option<Restoring>,
     /// Another restore ran when it began.
     is_second: bool,
+    /// A read of the log has failed while it ran.
+    log_read_failed: bool,
     /// Objects that it brought back from the trash.
     back: Vec<u64>,
 }
@@ -99,9 +101,14 @@ impl fmt::Display for Calls {
 impl Gateway<'_> {
     /// Begins an operation of a client, and polls it once.
     pub(super) fn begin(&mut self, operation: Operation) -> Result<(), String> {
-        if self.calls.running.len() >= LIMIT {
+        let limit = match operation {
+            // Readers do not wait behind writers.
+            Operation::Read { .. } => 2 * LIMIT,
+            _ => LIMIT,
+        };
+        if self.calls.running.len() >= limit {
             self.poll_calls()?;
-            if self.calls.running.len() >= LIMIT {
+            if self.calls.running.len() >= limit {
                 return Ok(());
             }
         }
@@ -127,6 +134,7 @@ impl Gateway<'_> {
             effect: None,
             restoring,
             is_second,
+            log_read_failed: false,
             back: Vec::new(),
             operation,
         });
@@ -149,10 +157,12 @@ impl Gateway<'_> {
         self.notice()?;
         let now = self.world.tick();
         let before = self.volume.status().end.0;
+        let failed_reads = failed_log_reads(&self.world, self.machine);
         self.recorder.lock().ledger.polling = true;
         let running = &mut self.calls.running[at];
         let mut context = Context::from_waker(Waker::noop());
         let polled = running.call.as_mut().poll(&mut context);
+        running.log_read_failed |= failed_reads != failed_log_reads(&self.world, self.machine);
         let after = self.volume.status().end.0;
         {
             let ledger = &mut self.recorder.lock().ledger;
@@ -230,6 +240,7 @@ impl Gateway<'_> {
             deleting: &self.history.deleting,
             held: self.history.cloned.as_deref().map(|one| &*one.snapshot),
             is_second: running.is_second,
+            log_read_failed: running.log_read_failed,
             back: &running.back,
             placed: running.restoring.as_ref().and_then(|restoring| {
                 Some(Placed {
@@ -309,6 +320,11 @@ impl Gateway<'_> {
         }
         Ok(())
     }
+}
+
+/// Number of reads of a machine's open log that have failed.
+fn failed_log_reads(world: &World, machine: usize) -> u64 {
+    world.machine(machine, |machine| machine.failed_reads)
 }
 
 /// The inode of the object that a recorded operation has made, if it makes one.

@@ -20,6 +20,8 @@ pub(crate) struct FileImage {
     cache: Arc<[u8]>,
     believed: Arc<[u8]>,
     stable: Arc<[u8]>,
+    /// The kernel has dropped pages that never reached the disk.
+    has_lost_pages: bool,
 }
 
 impl FileImage {
@@ -28,7 +30,13 @@ impl FileImage {
             cache: bytes.clone(),
             believed: bytes.clone(),
             stable: bytes,
+            has_lost_pages: false,
         }
+    }
+
+    /// Whether the kernel has dropped pages that never reached the disk.
+    pub(super) fn has_lost_pages(&self) -> bool {
+        self.has_lost_pages
     }
 
     pub(super) fn is_same(&self, other: &FileImage) -> bool {
@@ -94,6 +102,8 @@ pub(super) struct File {
     stable: Arc<[u8]>,
     /// The next flush reports the error of a write-back.
     error: bool,
+    /// As in [`FileImage`].
+    has_lost_pages: bool,
 }
 
 impl File {
@@ -108,6 +118,7 @@ impl File {
             believed: image.believed.clone(),
             stable: image.stable.clone(),
             error: false,
+            has_lost_pages: image.has_lost_pages,
         }
     }
 
@@ -127,6 +138,7 @@ impl File {
             cache: self.cache().clone(),
             believed: self.believed.clone(),
             stable: self.stable.clone(),
+            has_lost_pages: self.has_lost_pages,
         }
     }
 
@@ -155,6 +167,27 @@ impl File {
     /// A flush that fails: some sectors reach the disk, and all count as clean afterwards.
     pub(super) fn fail_flush(&mut self, range: Range<usize>, random: &mut Random) {
         self.settle(range, |random| random.percent(50), random.number());
+    }
+
+    /// The kernel drops its pages of a range after they could not be written: from now on they are as on the disk, also
+    /// in mapped memory. Returns whether bytes are lost by that.
+    pub(super) fn drop_pages(&mut self, range: Range<usize>) -> bool {
+        let mut cache = self.cache().to_vec();
+        let end = range.end.next_multiple_of(PAGE).min(cache.len());
+        let pages = (range.start / PAGE * PAGE).min(end)..end;
+        let left = &self.stable[pages.clone()];
+        if cache[pages.clone()] == *left {
+            return false;
+        }
+        cache[pages.clone()].copy_from_slice(left);
+        let mut believed = self.believed.to_vec();
+        believed[pages.clone()].copy_from_slice(left);
+        if let Some(mapped) = &self.pages {
+            mapped.store(pages.start, left);
+        }
+        (self.cache, self.believed) = (cache.into(), believed.into());
+        self.has_lost_pages = true;
+        true
     }
 
     /// A write-back of which the disk loses some sectors. Nobody knows before the next flush.
@@ -259,6 +292,27 @@ impl Pages {
         self.0
     }
 
+    /// Copies bytes from `offset` on, as far as there are any; returns their number.
+    pub(super) fn read(&self, offset: u64, out: &mut [u8]) -> usize {
+        let bytes = self.bytes();
+        let start = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
+        let count = out.len().min(bytes.len() - start);
+        out[..count].copy_from_slice(&bytes[start..start + count]);
+        count
+    }
+
+    fn store(&self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.0.len());
+        // SAFETY: within the memory, which lives as long as `self`; the world's one thread is here, so nothing else
+        // reads or writes it now, and `bytes` are in memory of their own.
+        unsafe {
+            let to = self.0.cast::<u8>().as_ptr().add(at);
+            to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+    }
+
     fn bytes(&self) -> &[u8] {
         // SAFETY: allocated and initialised as long as `self` lives; the world's one thread is here, so it is not
         // writing, and the returned slice is not kept across a call of the log.
@@ -318,6 +372,25 @@ mod tests {
         let left = file.image().power_cut(100, &mut Random::new(1));
         let there = left.cache.iter().filter(|byte| **byte == 7).count();
         assert!((1..128).contains(&there), "{there}");
+    }
+
+    #[test]
+    fn pages_that_the_kernel_drops_are_as_on_the_disk_for_all_who_read_them() {
+        let mut file = File::zeros(4 * PAGE);
+        let pages = file.pages();
+        write(&mut file, 10, 1);
+        write(&mut file, 2 * PAGE, 1);
+        file.flush(0..PAGE);
+        write(&mut file, 20, 2);
+        write(&mut file, PAGE - 1, 2);
+        assert!(!file.image().has_lost_pages());
+        assert!(file.drop_pages(0..30));
+        assert!(file.image().has_lost_pages());
+        let mut found = vec![9; 4 * PAGE + 1];
+        assert_eq!(pages.read(0, &mut found), 4 * PAGE);
+        let seen = [10, 20, PAGE - 1, 2 * PAGE].map(|at| found[at]);
+        assert_eq!(seen, [1, 0, 0, 1]);
+        assert!(!file.drop_pages(0..30), "they are as on the disk");
     }
 
     #[test]

@@ -13,6 +13,9 @@ use super::file::{File, Pages};
 use crate::random::Random;
 use crate::world::{Step, World};
 
+/// Reads of the log that fail in a life, at most. An upload gives up after seven failures in a row.
+const MOST_FAILED_READS: u64 = 6;
+
 /// The local folder of one machine of a world.
 #[derive(Clone)]
 pub(crate) struct Folder {
@@ -123,8 +126,11 @@ impl Storage for Folder {
     }
 
     fn read(&self, name: &str) -> io::Result<Box<dyn SegmentReader>> {
-        let bytes = self.file(name, |file| file.cache().clone())?;
-        Ok(Box::new(Reader(bytes)))
+        let pages = self.file(name, File::pages)?;
+        Ok(Box::new(Reader {
+            folder: self.clone(),
+            pages,
+        }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -179,9 +185,12 @@ unsafe impl SegmentMemory for Mapped {
             // A file that was removed is never read again.
             if let Some(file) = files.find(|file| file.has(&self.pages)) {
                 fails |= file.take_error();
-                match fails {
-                    true => file.fail_flush(range, &mut Random::new(seed)),
-                    false => file.flush(range),
+                if fails {
+                    file.fail_flush(range.clone(), &mut Random::new(seed));
+                    let drops = machine.faults.drops_pages && file.drop_pages(range);
+                    machine.dropped_pages += u64::from(drops);
+                } else {
+                    file.flush(range);
                 }
             }
             if fails {
@@ -213,7 +222,9 @@ unsafe impl SegmentMemory for Mapped {
                 machine.failed_flushes += 1;
                 return Err(io::Error::from_raw_os_error(libc::EIO));
             }
-            file.fail_write_back(range, &mut random);
+            file.fail_write_back(range.clone(), &mut random);
+            let drops = machine.faults.drops_pages && file.drop_pages(range);
+            machine.dropped_pages += u64::from(drops);
             Ok(())
         });
         world.step(Step::WroteBack);
@@ -233,19 +244,33 @@ unsafe impl SegmentMemory for Mapped {
     fn prefault(&self) {}
 }
 
-struct Reader(Arc<[u8]>);
+/// A file that is read. It stays the same file when it is renamed or removed, and a read finds what is in it then.
+struct Reader {
+    folder: Folder,
+    pages: Arc<Pages>,
+}
 
 impl SegmentReader for Reader {
     fn size(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
+        Ok(self.pages.memory().len() as u64)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let start = usize::try_from(offset)
-            .unwrap_or(usize::MAX)
-            .min(self.0.len());
-        let count = buffer.len().min(self.0.len() - start);
-        buffer[..count].copy_from_slice(&self.0[start..start + count]);
-        Ok(count)
+        let Folder { world, machine } = &self.folder;
+        // Reads before the log is open are part of the step in which the process starts.
+        if world.machine(*machine, |machine| machine.hand.is_none()) {
+            return Ok(self.pages.read(offset, buffer));
+        }
+        world.step(Step::ReadLog);
+        let outcome = world.machine(*machine, |machine| {
+            if machine.faults.failing_reads == 0 || machine.failed_reads >= MOST_FAILED_READS {
+                return Ok(self.pages.read(offset, buffer));
+            }
+            machine.faults.failing_reads -= 1;
+            machine.failed_reads += 1;
+            Err(io::Error::from_raw_os_error(libc::EIO))
+        });
+        world.step(Step::LogRead);
+        outcome
     }
 }

@@ -107,6 +107,37 @@ impl Draft {
         }
     }
 
+    /// An operation on any of the newer objects.
+    pub(super) fn in_burst(what: What, random: &mut Random) -> Draft {
+        let mut picks = [(); 5].map(|()| random.number() as u32);
+        // See `object`: one of twelve.
+        picks[0] = (picks[0] & !31) + 12 + picks[0] % 20;
+        Draft { what, picks }
+    }
+
+    /// A READ of one of the newer files: of its first bytes, or of those about the border of its first block.
+    pub(super) fn read_of(number: u32) -> Draft {
+        // See `object` and `offset`.
+        let at = if number.is_multiple_of(3) { 0 } else { 4 };
+        Draft {
+            what: What::Read,
+            picks: [number * 32 + 12, at, 5999, 0, 0],
+        }
+    }
+
+    /// A WRITE, mostly unstable, of some KiB.
+    pub(super) fn large_write(random: &mut Random) -> Draft {
+        let what = match random.below(10) {
+            0 => What::WriteFileSync,
+            1 => What::WriteDataSync,
+            _ => What::WriteUnstable,
+        };
+        let mut draft = Draft::in_burst(what, random);
+        // See `write`: 4096 bytes, or up to 2500.
+        draft.picks[2] = [5, 5, 12][random.below(3) as usize];
+        draft
+    }
+
     /// The operation in a file system with this state. It leaves `hidden` objects alone. `serial` makes the
     /// written bytes unlike all others.
     pub(crate) fn resolve(&self, state: &State, hidden: Hidden<'_>, serial: u64) -> Operation {

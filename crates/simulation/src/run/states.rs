@@ -80,7 +80,7 @@ impl Judge<'_> {
                 }
             }
             if !(same_machine && same_bucket) {
-                if self.scope.same {
+                if self.scope.same && !machine.has_lost_pages() {
                     ways.push(Left::SameMachine);
                     if stop.step == crate::world::Step::Appended {
                         ways.push(Left::TornCopy(seed(3)));
@@ -117,7 +117,9 @@ impl Judge<'_> {
             return Err(("nowhere".into(), "there is no stop to go on from".into()));
         };
         let before = at.checked_sub(1).and_then(|before| stops.get(before));
+        let has_lost_pages = stop.image.machines[self.machine].has_lost_pages();
         let left = match crash.left {
+            Left::SameMachine | Left::TornCopy(_) if has_lost_pages => Left::PowerCut(crash.stop),
             Left::TornCopy(_) if stop.step != crate::world::Step::Appended => Left::SameMachine,
             Left::FormerMachine(_) if !stop.ledger.opened => Left::Elsewhere,
             left => left,
