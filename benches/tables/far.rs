@@ -29,16 +29,30 @@ pub(crate) const PACKS: &str = "packs/";
 
 /// A distant view of a near store, with counts of the requests over it.
 pub(crate) fn way_to(near: &Store, round_trip: Duration) -> (Store, Arc<CountingStore>) {
-    way(near, round_trip, true)
+    way(near, round_trip, true, None)
+}
+
+/// The same, where all connections together take this many bytes a second.
+pub(crate) fn way_to_slow(near: &Store, round_trip: Duration, bytes_per_second: u64) -> Store {
+    let link = Link {
+        bytes_per_second,
+        turn: tokio::sync::Mutex::default(),
+    };
+    way(near, round_trip, true, Some(link)).0
 }
 
 /// The same, but packs are accepted and dropped. A store in memory would cost time of this machine for them: for a GB
 /// of memory that is new to the process 2.5 s of the kernel's time, and next to nothing for memory that was just freed.
 pub(crate) fn way_to_sink(near: &Store, round_trip: Duration) -> (Store, Arc<CountingStore>) {
-    way(near, round_trip, false)
+    way(near, round_trip, false, None)
 }
 
-fn way(near: &Store, round_trip: Duration, keeps_packs: bool) -> (Store, Arc<CountingStore>) {
+fn way(
+    near: &Store,
+    round_trip: Duration,
+    keeps_packs: bool,
+    link: Option<Link>,
+) -> (Store, Arc<CountingStore>) {
     let config = ThrottleConfig {
         wait_get_per_call: round_trip,
         wait_get_per_byte: PER_BYTE,
@@ -51,6 +65,7 @@ fn way(near: &Store, round_trip: Duration, keeps_packs: bool) -> (Store, Arc<Cou
     let far = Far {
         way: ThrottledStore::new(near.store.clone(), config),
         keeps_packs,
+        link,
     };
     counted(near, Arc::new(far))
 }
@@ -129,6 +144,23 @@ fn counted(near: &Store, way: Arc<dyn ObjectStore>) -> (Store, Arc<CountingStore
 struct Far {
     way: ThrottledStore<Arc<dyn ObjectStore>>,
     keeps_packs: bool,
+    link: Option<Link>,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+struct Link {
+    bytes_per_second: u64,
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Link {
+    /// Returns when this many bytes have gone through.
+    async fn pass(&self, bytes: usize) {
+        let _turn = self.turn.lock().await;
+        let takes = bytes as f64 / self.bytes_per_second as f64;
+        tokio::time::sleep(Duration::from_secs_f64(takes)).await;
+    }
 }
 
 impl fmt::Display for Far {
@@ -146,6 +178,9 @@ impl ObjectStore for Far {
         options: PutOptions,
     ) -> object_store::Result<PutResult> {
         tokio::time::sleep(PER_BYTE * payload.content_length() as u32).await;
+        if let Some(link) = &self.link {
+            link.pass(payload.content_length()).await;
+        }
         let is_kept = self.keeps_packs || !location.as_ref().contains(PACKS);
         let payload = if is_kept { payload } else { PutPayload::new() };
         self.way.put_opts(location, payload, options).await

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`at_rest`] | the content of the bucket, for typical data |
 //! | [`buffers`] | the gain from recycling block buffers |
+//! | [`bursts`] | a burst of twenty times the memory |
 //! | [`cold_reads`] | reads of data that only the bucket has, 1 to 100 ms away |
 //! | [`engines`] | the cost of a call on several servers, nfsserve among them |
 //! | [`names`] | one large directory, and a volume of many files |
@@ -31,6 +32,7 @@
 
 mod at_rest;
 mod buffers;
+mod bursts;
 mod cold_reads;
 mod engines;
 mod far;
@@ -75,9 +77,10 @@ type Tables = (
 
 const ROUNDS: &[&str] = &["--rounds"];
 
-const ALL: [Tables; 13] = [
+const ALL: [Tables; 14] = [
     ("at_rest", &["--tree", "--write-to"], at_rest::tables),
     ("buffers", ROUNDS, buffers::tables),
+    ("bursts", ROUNDS, bursts::tables),
     ("cold_reads", &["--rounds", "--store"], cold_reads::tables),
     (
         "engines",
