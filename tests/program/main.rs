@@ -8,6 +8,7 @@
 mod admin_http;
 mod bad_start;
 mod bench;
+mod bursts;
 mod causes;
 mod changes;
 mod clones;

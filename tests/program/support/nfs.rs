@@ -34,6 +34,11 @@ impl Client {
         }
     }
 
+    /// Its connection, for calls that need not be answered.
+    pub(crate) fn into_link(self) -> Link<Steady> {
+        self.link
+    }
+
     /// The root directory of the export `/`.
     pub(crate) fn mount(&mut self) -> Handle {
         self.mount_at("/").unwrap()
