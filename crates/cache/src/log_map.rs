@@ -95,11 +95,19 @@ impl LogMap {
         let first = self.0.partition_point(|known| known.end() <= range.start);
         let reached = self.0[first..].partition_point(|known| known.start() < range.end);
         let touched = first..first + reached;
-        if let (Some(new), [same]) = (new, &mut self.0[touched.clone()])
-            && (same.start, same.end) == (new.start, new.end)
+        if let (Some(new), [known]) = (new, &mut self.0[touched.clone()])
+            && known.start == new.start
         {
-            same.lsn = new.lsn;
-            return;
+            if known.end == new.end {
+                known.lsn = new.lsn;
+                return;
+            }
+            // The next part of a longer write, which is written again from its beginning on.
+            if known.end > new.end {
+                known.start = new.end;
+                self.0.insert(first, new);
+                return;
+            }
         }
         let before = self.0[touched.clone()].first();
         let before = before.and_then(|known| known.part(ByteRange::new(0, range.start)));
