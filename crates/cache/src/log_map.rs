@@ -93,8 +93,10 @@ impl LogMap {
             return;
         }
         let first = self.0.partition_point(|known| known.end() <= range.start);
-        let reached = self.0[first..].partition_point(|known| known.start() < range.end);
-        let touched = first..first + reached;
+        // Mostly one or two, and all others of them go away.
+        let reached = self.0[first..].iter();
+        let reached = reached.take_while(|known| known.start() < range.end);
+        let touched = first..first + reached.count();
         if let (Some(new), [known]) = (new, &mut self.0[touched.clone()])
             && known.start == new.start
         {
