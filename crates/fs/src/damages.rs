@@ -116,8 +116,8 @@ struct List {
     frames: BTreeMap<BlockFrame, Entry>,
     /// How many frames the list had no room for.
     more: u64,
-    /// Whether frames were among them whose bytes were lost on their way to the bucket.
-    more_unwritten: bool,
+    /// The files of those among them whose bytes were lost on their way to the bucket.
+    more_unwritten: BTreeSet<Inode>,
     /// Packs that only snapshots hold, and whose frames cannot be found.
     blind: BTreeSet<PackId>,
 }
@@ -154,13 +154,15 @@ impl Damages {
         let mut list = self.list.lock();
         match list.frames.get_mut(&place) {
             Some(entry) => entry.is_unwritten = true,
-            None => list.more_unwritten = true,
+            None => {
+                list.more_unwritten.insert(place.block.inode);
+            }
         }
         self.has_unwritten.store(true, Ordering::Release);
     }
 
     /// The frames of this file in place of bytes that were lost on their way to the bucket, unless they were
-    /// [written again](Self::written_again). `None` if there may be others, for which the list had no room.
+    /// [written again](Self::written_again). `None` if there are others, for which the list had no room: they are known until the next start.
     pub(crate) fn unwritten(&self, inode: Inode) -> Option<Vec<BlockFrame>> {
         if !self.has_unwritten.load(Ordering::Acquire) {
             return Some(Vec::new());
@@ -170,7 +172,8 @@ impl Damages {
             |place: &BlockFrame, entry: &Entry| entry.is_unwritten && place.block.inode == inode;
         let frames = list.frames.iter();
         let unwritten = frames.filter(|(place, entry)| is_of_it(place, entry));
-        (!list.more_unwritten).then(|| unwritten.map(|(place, _)| *place).collect())
+        let has_more = list.more_unwritten.contains(&inode);
+        (!has_more).then(|| unwritten.map(|(place, _)| *place).collect())
     }
 
     /// Notes that the file has other bytes in place of these.
@@ -453,7 +456,8 @@ mod tests {
             assert_eq!(damages.unwritten(Inode(8)), Some(vec![]));
             damages.note_unwritten(place(1, offset), RANGE, "why");
         }
-        assert_eq!(damages.unwritten(Inode(8)), None);
+        assert_eq!(damages.unwritten(Inode(9)), None);
+        assert_eq!(damages.unwritten(Inode(8)), Some(vec![]));
     }
 
     #[test]

@@ -60,6 +60,7 @@ use forebay_vfs::{Error, Result, Timestamp, Trouble, Troubles, Verifier};
 use forebay_waits::{For, blocking};
 use forebay_wal::Recovery;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use tokio::sync::Semaphore;
 
 use crate::FsConfig;
 
@@ -125,6 +126,8 @@ pub(crate) struct State {
     journal: OnceLock<Journal>,
     /// Set when recovery begins.
     own_log: OnceLock<Arc<OwnLog>>,
+    /// Records of the log that may be read into memory.
+    log_reads: Arc<Semaphore>,
     /// The position that recovery has reached.
     replayed: AtomicU64,
     verifier: Mutex<Verifier>,
@@ -187,6 +190,7 @@ impl State {
             name_shares: ClientShares::new(),
             journal: OnceLock::new(),
             own_log: OnceLock::new(),
+            log_reads: Arc::new(Semaphore::new(log_bytes::RECORDS_IN_MEMORY)),
             replayed: AtomicU64::new(parts.start.0),
             verifier: Mutex::new(parts.verifier),
             snapshots: Arc::new(parts.snapshots),

@@ -229,8 +229,11 @@ fn no_answer_says_that_the_bucket_has_bytes_that_were_lost_on_their_way() {
         assert_eq!(in_bucket(&life, inode), Err(Error::Io));
         assert_eq!(in_bucket(&life, other), Ok(()));
     }
-    // The disk has them, as far as anybody knows, until they are read from there.
-    life.commit(inode);
+    // The disk does not have them either.
+    let on_disk =
+        |inode| life.run(|volume| async move { volume.commit(&ROOT, inode, 0, 0).await.map(drop) });
+    assert_eq!(on_disk(inode), Err(Error::Io));
+    assert_eq!(on_disk(other), Ok(()));
     scrub(&life);
     assert_eq!(in_bucket(&life, inode), Err(Error::Io));
 
@@ -239,6 +242,7 @@ fn no_answer_says_that_the_bucket_has_bytes_that_were_lost_on_their_way() {
     assert_eq!(in_bucket(&life, inode), Err(Error::Io));
     life.truncate(inode, (5 * MIB + MIB / 2) as u64);
     assert_eq!(in_bucket(&life, inode), Ok(()));
+    assert_eq!(on_disk(inode), Ok(()));
     assert_bytes(
         &life.read(inode, 0, 5 * MIB + MIB / 2),
         &bytes[..5 * MIB + MIB / 2],

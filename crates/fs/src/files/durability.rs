@@ -56,8 +56,7 @@ impl Files {
     }
 
     /// Fails if the bucket did not get all bytes of this file that its clients wrote: only the log had some of them, and its disk
-    /// lost them. Not if other bytes were written in their place since. For answers that promise that the
-    /// bucket has them.
+    /// lost them. Not if other bytes were written in their place since.
     pub(crate) async fn check_written(&self, inode: Inode) -> Result<()> {
         let unwritten = self.damages.unwritten(inode).ok_or(Error::Io)?;
         if unwritten.is_empty() {

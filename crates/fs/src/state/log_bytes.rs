@@ -1,14 +1,19 @@
 //! Bytes of files that are in the log alone.
 
+use std::sync::Arc;
+
 use forebay_cache::{Arrived, Lease};
 use forebay_meta::log_record::DataHeader;
-use forebay_types::{ByteRange, Inode, Lsn};
+use forebay_types::{ByteRange, Inode, Lsn, bounded_u32};
 use forebay_wal::{ReadFailed, Record, RecordKind, RecordReader};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Memory, State};
 
 /// Records of a file that are read together. Each has at most the bytes of a WRITE, 1 MiB.
 pub(crate) const RECORDS_AT_ONCE: usize = 8;
+/// Records of all files that may be in memory at once.
+pub(super) const RECORDS_IN_MEMORY: usize = 4 * RECORDS_AT_ONCE;
 
 /// The bytes that a record wrote into its file.
 pub(crate) struct LoggedBytes {
@@ -19,6 +24,8 @@ pub(crate) struct LoggedBytes {
     pub(crate) data: Arrived,
     /// The memory of `data`.
     _lease: Option<Lease>,
+    /// Lets others be read when it is dropped, with those that were read together.
+    _permit: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl LoggedBytes {
@@ -30,6 +37,7 @@ impl LoggedBytes {
             offset,
             data,
             _lease: None,
+            _permit: None,
         }
     }
 
@@ -57,10 +65,14 @@ impl State {
         };
         let (reader, count) = (log.reader(), records.len());
         let memory = self.memory.clone();
+        // No more than there are; the semaphore is never closed. Nobody waits here who has some.
+        let permits = bounded_u32(count.min(RECORDS_IN_MEMORY));
+        let permit = self.log_reads.clone().acquire_many_owned(permits).await;
+        let permit = permit.ok().map(Arc::new);
         let read = self
             .environment
             .compute
-            .run(move || read(&reader, &memory, inode, &records));
+            .run(move || read(&reader, &memory, inode, &records, permit.as_ref()));
         read.await.unwrap_or_else(|error| {
             let failed = ReadFailed::NotOpened {
                 segment: "of any number".to_owned(),
@@ -76,10 +88,17 @@ fn read(
     memory: &Memory,
     inode: Inode,
     records: &[Lsn],
+    permit: Option<&Arc<OwnedSemaphorePermit>>,
 ) -> Vec<Result<LoggedBytes, ReadFailed>> {
     let mut found = Vec::with_capacity(records.len());
     reader.read(records, |lsn, record| {
-        found.push(record.and_then(|record| bytes_of(memory, inode, lsn, &record)));
+        found.push(record.and_then(|record| {
+            let bytes = bytes_of(memory, inode, lsn, &record)?;
+            Ok(LoggedBytes {
+                _permit: permit.cloned(),
+                ..bytes
+            })
+        }));
     });
     found
 }
@@ -99,6 +118,7 @@ fn bytes_of(
             offset: header.offset,
             // Before the copy takes it.
             _lease: Some(memory.lease(data.len() as u64)),
+            _permit: None,
             data: Arrived::new(data.to_vec().into()),
         }),
         None => Err(ReadFailed::Damaged {

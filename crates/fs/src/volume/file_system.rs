@@ -26,7 +26,7 @@ impl Volume {
         Ok(recorded.reply)
     }
 
-    /// The same for bytes of a file.
+    /// The same for a stable WRITE.
     async fn settle_bytes<T>(&self, inode: Inode, recorded: Recorded<T>) -> Result<T> {
         let reply = self.settle(recorded).await?;
         if self.commit == CommitMode::Bucket {
@@ -219,7 +219,9 @@ impl FileSystem for Volume {
         let recorded = self.files.commit(inode).await?;
         // From before the flush: if it changes meanwhile, something was lost.
         let verifier = self.files.state.verifier();
-        let node = self.settle_bytes(inode, recorded).await?;
+        let node = self.settle(recorded).await?;
+        // Its client may be about to forget them.
+        self.files.check_written(inode).await?;
         let state = node.lock_live()?;
         let change = Change {
             before: Some(node.wcc(&state)),
