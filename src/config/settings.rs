@@ -127,8 +127,8 @@ settings! {
         /// the writers. Losing the machine loses the changes of this time, and of the time that a publication takes.
         checkpoint_interval: Duration = Fixed("5s"), "100ms" to "1h";
         /// Dirty bytes that close a checkpoint early. Finished blocks of a sequential writer are uploaded before that,
-        /// and do not count once they are in the bucket. While an earlier checkpoint is being published, one closes at
-        /// this many bytes of the log, or at a thirty-second of `log_limit` if that is more.
+        /// and do not count once they are in the bucket. One closes at this many bytes of the log, or at a
+        /// thirty-second of `log_limit` if that is more, also while no upload may begin.
         checkpoint_bytes: Size = Fixed("64MiB"), "4MiB" to "16GiB";
         /// `auto` compresses (zstd) where a sample shows that it pays; `off` does not compress.
         compression: Compression = Fixed("auto");

@@ -154,8 +154,8 @@ fn a_burst_larger_than_memory_outlives_kills_and_is_read_back_while_it_is_upload
     let written = all.iter().map(|written| written.pieces * PIECE).sum();
     assert!(number("dirty_bytes") >= written, "{status}");
     assert!(number("spilled_bytes") >= written - (56 << 20), "{status}");
-    // One pack is put together beside it.
-    assert!(number("memory_bytes") <= 80 << 20, "{status}");
+    // A pack and the records for it may be beside it.
+    assert!(number("memory_bytes") <= 96 << 20, "{status}");
     assert_has(&gateway, &all, "while the bucket takes nothing");
 
     held.release();

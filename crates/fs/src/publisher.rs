@@ -331,7 +331,10 @@ impl Publisher {
 
     /// Brings the oldest closed checkpoint to the bucket, or closes the open one for that; does nothing if nothing changed.
     async fn publish_next(self: &Arc<Self>) -> Result<(), Halted> {
-        self.context.signals.relieve();
+        // Who has pressed waits for changes of the open one, which is next when no other waits.
+        if self.context.source.waiting() == 0 {
+            self.context.signals.relieve();
+        }
         if let Some(closed) = self.context.source.close() {
             self.bring(closed).await?;
         }

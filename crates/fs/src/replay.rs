@@ -55,7 +55,7 @@ pub(crate) async fn replay(
         };
         apply(state, &record).await.map_err(failed)?;
         state.replayed(record.end);
-        state.close_replayed(record.end);
+        state.close_grown(record.end);
         records += 1;
     }
     if records > 0 {

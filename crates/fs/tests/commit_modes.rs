@@ -171,3 +171,38 @@ fn without_a_log_every_mode_is_that_of_the_bucket() {
         assert_eq!(in_the_bucket(&bucket, b"f"), Some(vec![byte; 5000]));
     }
 }
+
+/// The publisher takes the snapshot's checkpoint first; then nobody would ask for the one with the file before its interval
+/// is over.
+#[test]
+fn a_commit_to_the_bucket_behind_a_snapshot_does_not_wait_for_the_interval() {
+    let bucket = Bucket::new();
+    let life = with_mode(&bucket, CommitMode::Bucket);
+    let files = [life.create(b"first"), life.create(b"second")];
+    life.flush();
+    bucket.controls.pack_puts.close();
+    let commit = |file| {
+        life.spawn(move |volume| async move {
+            write(&volume, file, 7, Stability::Unstable).await;
+            volume.commit(&ROOT, file, 0, 0).await.unwrap();
+        })
+    };
+    let first = commit(files[0]);
+    eventually("the first one is being uploaded", || {
+        bucket.controls.pack_puts.held() > 0
+    });
+    // One that does not wait for the bucket itself.
+    let made = life.run(|volume| async move {
+        let volume = volume.with_commit_mode(CommitMode::Disk);
+        volume.make_snapshot("now", "a test").await
+    });
+    made.unwrap();
+    let second = commit(files[1]);
+    eventually("the second one waits", || {
+        life.waiting(Trouble::Bucket) == 2
+    });
+    bucket.controls.pack_puts.open();
+    life.join(first);
+    life.join(second);
+    life.crash();
+}

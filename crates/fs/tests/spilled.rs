@@ -258,3 +258,43 @@ fn what_is_in_the_log_alone_is_published_during_the_replay() {
         other.crash();
     }
 }
+
+/// Segments of 4 MiB have room for three such writes.
+#[test]
+fn writers_are_slowed_before_the_log_is_full_however_much_of_it_records_fill() {
+    for segment in [4, 16] {
+        let bucket = Bucket::new();
+        let life = bucket.start(|config| {
+            // Packs that are held, with what they are made of, are a small part of it.
+            config.memory_limit = 32 << 20;
+            config.pack_bytes = 1 << 20;
+            config.upload_parallel = 1;
+            config.checkpoint_bytes = 4 << 20;
+            // Long enough for a flush that makes room in memory.
+            config.room_wait = Duration::from_secs(2);
+            config.log = LogConfig::Disk {
+                limit: 256 << 20,
+                segment: segment << 20,
+            };
+        });
+        let inode = life.create(b"file");
+        // Nothing is published, so nothing is known of the bucket.
+        bucket.controls.everything.close();
+        let part = pattern(1, MIB);
+        let written = (0..300_u64)
+            .take_while(|at| {
+                let written = life.try_write(inode, at << 20, &part);
+                assert!(written.is_ok() || matches!(written, Err(Error::Delay)));
+                written.is_ok()
+            })
+            .count() as u64;
+        let (used, limit) = life.volume.status().log.unwrap();
+        // Where a WRITE takes two seconds and more, far from the end.
+        let slow = limit / 8 * 7..limit / 16 * 15 + (1 << 20);
+        assert!(slow.contains(&used), "{used}");
+        assert!(written << 20 > limit / 2, "{written}");
+        bucket.controls.everything.open();
+        life.flush();
+        life.crash();
+    }
+}

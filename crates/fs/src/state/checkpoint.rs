@@ -110,10 +110,22 @@ pub(super) struct ClosedCheckpoints {
     bytes: AtomicU64,
 }
 
+/// What is known of a closed checkpoint until it is published.
+struct Account {
+    /// The time of its first change.
+    since: Instant,
+    /// Memory of its nodes.
+    bytes: u64,
+    /// The position at which it ends.
+    end: Lsn,
+    /// Whether a snapshot ended it.
+    is_snapshot: bool,
+}
+
 #[derive(Default)]
 struct Unpublished {
-    /// Oldest first: the time of the first change in each, and the memory of its nodes.
-    accounts: VecDeque<(Instant, u64)>,
+    /// Oldest first, with the one that the publisher has taken.
+    accounts: VecDeque<Account>,
     /// Those that the publisher has not taken, oldest first.
     waiting: VecDeque<Closed>,
 }
@@ -135,9 +147,17 @@ impl Unpublished {
 }
 
 impl ClosedCheckpoints {
-    /// Whether all are published.
-    fn is_empty(&self) -> bool {
-        self.unpublished.lock().accounts.is_empty()
+    /// Where the oldest one ends; `None` if all are published.
+    pub(super) fn oldest_end(&self) -> Option<Lsn> {
+        let unpublished = self.unpublished.lock();
+        unpublished.accounts.front().map(|account| account.end)
+    }
+
+    /// Whether one of them is a snapshot's.
+    pub(super) fn have_snapshot(&self) -> bool {
+        let unpublished = self.unpublished.lock();
+        let mut accounts = unpublished.accounts.iter();
+        accounts.any(|account| account.is_snapshot)
     }
 
     /// Memory of their nodes, with their publication.
@@ -147,14 +167,14 @@ impl ClosedCheckpoints {
 
     fn since(&self) -> Option<Instant> {
         let unpublished = self.unpublished.lock();
-        unpublished.accounts.front().map(|(since, _)| *since)
+        unpublished.accounts.front().map(|account| account.since)
     }
 
     /// Returns whether others wait to be published.
     fn oldest_is_published(&self) -> bool {
         let mut unpublished = self.unpublished.lock();
-        if let Some((_, bytes)) = unpublished.accounts.pop_front() {
-            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(account) = unpublished.accounts.pop_front() {
+            self.bytes.fetch_sub(account.bytes, Ordering::Relaxed);
         }
         !unpublished.accounts.is_empty()
     }
@@ -223,26 +243,18 @@ impl State {
     ) {
         self.snapshots.add(id, record.clone());
         let closed = self.close(open, unpublished);
+        if let Some(account) = unpublished.accounts.back_mut() {
+            account.is_snapshot = true;
+        }
         unpublished.waiting.push_back(Closed {
             snapshot: Some((id, record)),
             ..closed
         });
     }
 
-    /// Closes the open checkpoint if it has many records up to `end` and the publisher is busy with an older one: else all of
-    /// a burst would be in one checkpoint, and the log would get no room before that is published.
+    /// Closes the open checkpoint if it has many records up to `end`: else all of a burst would be in one checkpoint, and the
+    /// log would get no room before that is published.
     pub(crate) fn close_grown(&self, end: Lsn) {
-        if !self.closed.is_empty() {
-            self.close_if_grown(end, |unpublished| !unpublished.accounts.is_empty());
-        }
-    }
-
-    /// The same for what is replayed, which the publisher will have to bring all at once.
-    pub(crate) fn close_replayed(&self, end: Lsn) {
-        self.close_if_grown(end, |_| true);
-    }
-
-    fn close_if_grown(&self, end: Lsn, may_close: impl FnOnce(&Unpublished) -> bool) {
         let Some(most) = self.config.grown_checkpoint() else {
             return;
         };
@@ -253,9 +265,11 @@ impl State {
         let mut open = self.checkpoint_lock.write();
         let mut unpublished = self.closed.unpublished.lock();
         // Another change may have closed it meanwhile.
-        if has_grown(&open) && unpublished.grown() < MAX_GROWN && may_close(&unpublished) {
+        if has_grown(&open) && unpublished.grown() < MAX_GROWN {
             let closed = self.close(&mut open, &mut unpublished);
             unpublished.waiting.push_back(closed);
+            drop((unpublished, open));
+            self.signals.wake_publisher();
         }
     }
 
@@ -285,7 +299,12 @@ impl State {
         };
         let since = changed.since.unwrap_or_else(Instant::now);
         let is_first = unpublished.accounts.is_empty();
-        unpublished.accounts.push_back((since, changed.bytes));
+        unpublished.accounts.push_back(Account {
+            since,
+            bytes: changed.bytes,
+            end: closed.end,
+            is_snapshot: false,
+        });
         self.closed
             .bytes
             .fetch_add(changed.bytes, Ordering::Relaxed);
@@ -436,7 +455,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_burst_is_in_several_checkpoints_while_the_publisher_is_busy() {
+    async fn a_burst_is_in_several_checkpoints() {
         let world = World::new(|config| {
             config.checkpoint_bytes = 1 << 20;
             config.log = crate::LogConfig::Disk {
@@ -463,10 +482,12 @@ mod tests {
             state.replayed(Lsn(end));
             state.close_grown(Lsn(end));
         };
+        assert_eq!(state.closed.oldest_end(), None);
         change(5 << 20);
-        assert_eq!(state.waiting_checkpoints(), 0, "the publisher is idle");
+        assert_eq!(state.waiting_checkpoints(), 1, "the publisher is idle");
         let taken = state.take_checkpoint().unwrap();
         assert_eq!(taken.end, Lsn(5 << 20));
+        assert_eq!(state.closed.oldest_end(), Some(taken.end));
         change(6 << 20);
         assert_eq!(state.waiting_checkpoints(), 0, "it is small");
         for step in 1..200 {

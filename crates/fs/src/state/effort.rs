@@ -7,7 +7,7 @@
 //! | first row that applies | uploads at once | streams uploaded early | collector, scrub |
 //! |---|---|---|---|
 //! | `fill` is 3/4 or more | all | yes | no |
-//! | a call waits for room or for the bucket, there is no log, or nothing was recorded for [`busy_time`](crate::FsConfig::busy_time) | all | yes | yes |
+//! | a call waits for room or for the bucket, a snapshot is not published yet, there is no log, or nothing was recorded for [`busy_time`](crate::FsConfig::busy_time) | all | yes | yes |
 //! | `fill` is below 1/4, and the oldest change is younger than the interval of checkpoints | none; those in flight go on | no | no |
 //! | else | from one to all: with `fill` from 1/4 to 3/4, or with the age from one to three intervals | from one interval on | from one interval on |
 //!
@@ -36,7 +36,7 @@ struct Reservoir {
     age: u64,
     /// Whether clients change something at this moment.
     is_busy: bool,
-    /// Whether a call waits for room, or for the bucket, or would lose its bytes with this process.
+    /// Whether a call waits for room, or for the bucket, or would lose its bytes with this process; or a snapshot waits.
     waits: bool,
 }
 
@@ -129,9 +129,9 @@ impl State {
     fn reservoir(&self) -> Reservoir {
         let now = Instant::now();
         let end = self.position();
-        let of_log = self.log().map_or(0, |wal| {
-            thousandths(self.pace.unpublished(end), wal.limit_bytes())
-        });
+        let of_log = self
+            .log()
+            .map_or(0, |wal| thousandths(wal.used_bytes(), wal.limit_bytes()));
         let of_memory = match self.config.spills() {
             // What does not fit goes to the log alone.
             true => 0,
@@ -150,6 +150,7 @@ impl State {
             waits: self.log().is_none()
                 || !self.signals.is_serving()
                 || self.signals.is_waited_for()
+                || self.closed.have_snapshot()
                 || self.memory.writers_wait()
                 || self.log_health.next_attempt().is_some(),
         }
@@ -229,11 +230,13 @@ mod tests {
             for fill in (0..=1000).step_by(25) {
                 for age in (0..=4000).step_by(100) {
                     let here = of(fill, age, is_busy, false);
-                    for later in [
-                        of(fill + 25, age, is_busy, false),
-                        of(fill, age + 100, is_busy, false),
+                    for (fill, later) in [
+                        (fill + 25, of(fill + 25, age, is_busy, false)),
+                        (fill, of(fill, age + 100, is_busy, false)),
                     ] {
                         assert!(later.uploads >= here.uploads && later.eager >= here.eager);
+                        // A log that is nearly full leaves nothing for it.
+                        assert!(later.background >= here.background || fill >= ALL / 4 * 3);
                     }
                     assert!(here.uploads <= MOST);
                 }

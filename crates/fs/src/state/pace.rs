@@ -14,6 +14,10 @@ use super::reservoir::{Level, writers_rate};
 
 /// The longest time between two looks at the rate.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Publications of fewer bytes say nothing about the rate: their time is that of the requests.
+const LEAST_MEASURED: u64 = 1 << 20;
+/// The largest WRITE.
+const LARGEST_WRITE: f64 = 1_048_576.0;
 /// Publications of so many seconds count in the rate of the bucket: those of longer ago little.
 const REMEMBERED_SECONDS: f64 = 10.0;
 
@@ -28,10 +32,8 @@ pub(crate) struct Pace {
 
 /// How fast the bucket takes records while there are some for it.
 struct Drain {
-    /// Bytes a second; `None` before the first publication.
+    /// Bytes a second; `None` before the first publication that says something about it.
     rate: Option<f64>,
-    /// Bytes of the last publication.
-    last: u64,
     /// When the one began that is under way: at the end of the one before, or when there was something to publish again.
     begun: Instant,
 }
@@ -40,35 +42,39 @@ impl Drain {
     /// Counts a publication of this many bytes of the log.
     fn published(&mut self, bytes: u64, now: Instant) {
         let seconds = (now - self.begun).as_secs_f64().max(0.001);
+        self.begun = now;
+        if bytes < LEAST_MEASURED {
+            return;
+        }
         #[allow(clippy::cast_precision_loss, reason = "it is an estimate")]
         let new = bytes as f64 / seconds;
         let old = (-seconds / REMEMBERED_SECONDS).exp();
         self.rate = Some(self.rate.map_or(new, |rate| rate * old + new * (1.0 - old)));
-        self.last = bytes;
-        self.begun = now;
     }
 
-    /// Bytes a second now. A publication that takes longer than two like it lowers it already before it ends.
-    fn rate(&self, now: Instant) -> u64 {
-        let Some(rate) = self.rate else {
-            return 0;
-        };
+    /// Bytes a second now, if anything is known of it; `under_way` is what the next publication brings. If that takes more than
+    /// twice as long as it should, the rate is lower already before it ends.
+    fn rate(&self, under_way: u64, now: Instant) -> Option<u64> {
+        let rate = self.rate?;
         let seconds = (now - self.begun).as_secs_f64().max(0.001);
         #[allow(clippy::cast_precision_loss, reason = "it is an estimate")]
-        let most = 2.0 * self.last as f64 / seconds;
+        let most = match under_way {
+            0 => f64::INFINITY,
+            under_way => 2.0 * under_way as f64 / seconds,
+        };
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "not negative"
         )]
         let rate = rate.min(most) as u64;
-        rate
+        Some(rate)
     }
 }
 
 /// Bytes that may be written now.
 struct Turn {
-    /// In bytes; never more than a writer asks for.
+    /// In bytes; never more than the largest WRITE.
     saved: f64,
     at: Instant,
 }
@@ -80,11 +86,12 @@ impl Turn {
         let (bytes, rate) = (bytes as f64, rate.max(1) as f64);
         let since = (now - self.at).as_secs_f64();
         self.at = now;
-        self.saved = (self.saved + since * rate).min(bytes);
+        self.saved = (self.saved + since * rate).min(bytes.max(LARGEST_WRITE));
         let missing = bytes - self.saved;
         // Less than a microsecond is nothing.
         if missing <= rate / 1e6 {
-            self.saved = 0.0;
+            // What a larger write has waited for stays.
+            self.saved = (self.saved - bytes).max(0.0);
             return Duration::ZERO;
         }
         Duration::from_secs_f64((missing / rate).min(LOOK_AGAIN.as_secs_f64()))
@@ -98,7 +105,6 @@ impl Pace {
             published: AtomicU64::new(published.0),
             drain: Mutex::new(Drain {
                 rate: None,
-                last: 0,
                 begun: now,
             }),
             turn: tokio::sync::Mutex::new(Turn {
@@ -127,9 +133,11 @@ impl Pace {
         end.0.saturating_sub(self.published.load(Ordering::Relaxed))
     }
 
-    /// Bytes of the log a second that the bucket takes.
-    fn drain(&self) -> u64 {
-        self.drain.lock().rate(Instant::now())
+    /// Bytes of the log a second that the bucket takes, if anything is known of it. The publication that is under way, or the
+    /// next one, ends at `next`.
+    fn drain(&self, next: Option<Lsn>) -> Option<u64> {
+        let under_way = next.map_or(0, |next| self.unpublished(next));
+        self.drain.lock().rate(under_way, Instant::now())
     }
 
     /// Returns when a write of `bytes` has its turn, or when `rate` says that nobody is slowed any more.
@@ -164,18 +172,26 @@ impl State {
     /// Bytes of the log a second that the bucket takes, while it lacks some; 0 before its first publication.
     pub(crate) fn publication_rate(&self) -> Option<u64> {
         let is_behind = self.pace.unpublished(self.position()) > 0;
-        is_behind.then(|| self.pace.drain())
+        is_behind.then(|| self.drain().unwrap_or(0))
+    }
+
+    fn drain(&self) -> Option<u64> {
+        self.pace.drain(self.closed.oldest_end())
     }
 
     /// The rate of writers; `None` if they are not slowed.
     fn paced_rate(&self) -> Option<u64> {
         let wal = self.journal().wal().filter(|_| self.config.spills())?;
-        let used = self.pace.unpublished(wal.complete_lsn());
         let limit = wal.limit_bytes();
+        // Records do not fill the segments that they lie in, but most of them.
+        if self.pace.unpublished(wal.complete_lsn()) <= limit / 8 * 5 {
+            return None;
+        }
+        let used = wal.used_bytes();
         if used <= limit / 8 * 7 || self.signals.check_running().is_err() {
             return None;
         }
-        let drain = self.pace.drain();
+        let drain = self.drain();
         writers_rate(&Level { used, limit, drain })
     }
 }
@@ -210,6 +226,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_small_write_leaves_what_a_large_one_has_waited_for() {
+        let pace = Pace::new(Lsn(0));
+        let rate = || Some(MIB / 2);
+        // It needs two seconds and gives up after each.
+        let mut attempts = 0;
+        let mut large = async || {
+            attempts += 1;
+            let turn = pace.turn(MIB, rate);
+            tokio::time::timeout(Duration::from_secs(1), turn)
+                .await
+                .is_ok()
+        };
+        while !large().await {
+            for _ in 0..10 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                pace.turn(4096, rate).await;
+            }
+        }
+        assert!(attempts <= 3, "{attempts}");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_rate_that_changes_counts_for_those_who_wait() {
         let pace = Pace::new(Lsn(0));
         let began = Instant::now();
@@ -229,7 +267,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_rate_of_the_bucket_is_that_of_the_last_seconds_in_which_it_had_something_to_do() {
         let pace = Pace::new(Lsn(0));
-        assert_eq!(pace.drain(), 0);
+        assert_eq!(pace.drain(None), None);
         let mut end = 0;
         for rate in [10_u64, 1, 50] {
             // An hour without anything to publish.
@@ -240,12 +278,18 @@ mod tests {
                 end += rate << 20;
                 pace.published(Lsn(end));
             }
-            let found = pace.drain() >> 20;
+            // Small ones in between say nothing.
+            end += 200;
+            pace.published(Lsn(end));
+            let found = pace.drain(None).unwrap() >> 20;
             assert!(found.abs_diff(rate) <= 1 + rate / 50, "{found} of {rate}");
         }
         assert_eq!(pace.unpublished(Lsn(end + 5)), 5);
         // The bucket is away: less from second to second.
         tokio::time::sleep(Duration::from_secs(100)).await;
-        assert_eq!(pace.drain(), MIB);
+        assert_eq!(pace.drain(Some(Lsn(end + (50 << 20)))), Some(MIB));
+        // But as long as it may take at that rate, a large publication lowers nothing.
+        let large = Some(Lsn(end + (5000 << 20)));
+        assert!(pace.drain(large).unwrap() > 49 * MIB);
     }
 }

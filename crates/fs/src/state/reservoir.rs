@@ -22,7 +22,7 @@ const FROM: (u64, u64) = (7, 8);
 const AT: (u64, u64) = (15, 16);
 /// Here next to nothing. The rest of the log is for changes of names, and for clients that write little.
 const END: (u64, u64) = (63, 64);
-/// Seconds that the part up to `AT` takes at least if the bucket has taken nothing so far.
+/// Seconds that the part up to `AT` takes at least if nothing is known of the bucket.
 const LEAST_SECONDS: u64 = 64;
 /// The least rate.
 const LEAST: u64 = 4096;
@@ -30,12 +30,12 @@ const LEAST: u64 = 4096;
 /// How full the log is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level {
-    /// Bytes that the bucket does not have.
+    /// Bytes of segments with records that the bucket does not have.
     pub(crate) used: u64,
     /// Bytes that the log may have.
     pub(crate) limit: u64,
-    /// Bytes a second that the bucket has taken lately.
-    pub(crate) drain: u64,
+    /// Bytes a second that the bucket has taken lately, if anything is known of it.
+    pub(crate) drain: Option<u64>,
 }
 
 /// Bytes a second for all writers together; `None`: as many as they like.
@@ -44,10 +44,7 @@ pub(crate) fn writers_rate(level: &Level) -> Option<u64> {
     let (from, at, end) = (part(FROM), part(AT), part(END));
     let span = at.checked_sub(from).filter(|span| *span > 0)?;
     let above = level.used.checked_sub(from).filter(|above| *above > 0)?;
-    let drain = u128::from(match level.drain {
-        0 => span / LEAST_SECONDS,
-        drain => drain,
-    });
+    let drain = u128::from(level.drain.unwrap_or(span / LEAST_SECONDS));
     let rate = match level.used < at {
         true => drain * u128::from(span) / u128::from(above),
         false => {
@@ -67,6 +64,7 @@ mod tests {
 
     fn rate(used: u64, drain: u64) -> Option<u64> {
         let limit = 8 * GIB;
+        let drain = Some(drain);
         writers_rate(&Level { used, limit, drain })
     }
 
@@ -108,7 +106,12 @@ mod tests {
             let (mut used, mut taken, mut highest) = (6 * GIB, 0, 0);
             for _ in 0..100_000 {
                 // A hundredth of a second.
-                let rate = writers_rate(&Level { used, limit, drain });
+                let level = Level {
+                    used,
+                    limit,
+                    drain: Some(drain),
+                };
+                let rate = writers_rate(&level);
                 used += rate.unwrap_or(u64::MAX).min(GIB) / 100;
                 taken += drain / 100;
                 if taken >= step {
@@ -122,11 +125,18 @@ mod tests {
 
     #[test]
     fn without_an_answer_of_the_bucket_the_end_of_the_log_lasts_for_a_minute() {
-        assert_eq!(rate(7 * GIB + 512 * MIB, 0), Some(512 * MIB / 64));
+        let level = Level {
+            used: 7 * GIB + 512 * MIB,
+            limit: 8 * GIB,
+            drain: None,
+        };
+        assert_eq!(writers_rate(&level), Some(512 * MIB / 64));
+        // It took bytes before, and takes none any more.
+        assert_eq!(rate(7 * GIB + 512 * MIB, 0), Some(LEAST));
         let tiny = Level {
             used: 100,
             limit: 100,
-            drain: 0,
+            drain: None,
         };
         assert!(writers_rate(&tiny).is_none_or(|rate| rate > 0));
     }
