@@ -114,6 +114,8 @@ putting_back() {
 what_changed() {
     write /mnt/home/ann/notes new
     documented "What changed" create
+    # The snapshot is in the bucket a moment after the command.
+    forebay flush >"$WORK/said"
     documented "What changed" "since before-upgrade$"
     said "content *.*/home/ann/notes"
     documented "What changed" "until|diff"
