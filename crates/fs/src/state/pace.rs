@@ -18,7 +18,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const LEAST_MEASURED: u64 = 1 << 20;
 /// The largest WRITE.
 const LARGEST_WRITE: f64 = 1_048_576.0;
-/// Publications of so many seconds count in the rate of the bucket: those of longer ago little.
+/// Seconds over which the rate of the bucket is averaged: older publications count little.
 const REMEMBERED_SECONDS: f64 = 10.0;
 
 /// The pace of a volume's writers.
