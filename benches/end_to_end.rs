@@ -215,7 +215,8 @@ impl Course {
         client
             .pipeline(count, reply_bytes, |turn| {
                 let sequential = turn * MIB % FILE_BYTES;
-                let anywhere = next_random(&mut random) % (FILE_BYTES / KIB_4) * KIB_4;
+                let anywhere =
+                    surroundings::next_random(&mut random) % (FILE_BYTES / KIB_4) * KIB_4;
                 self.call(operation, &file, &directory, turn, sequential, anywhere)
             })
             .await?;
@@ -241,14 +242,6 @@ impl Course {
             Operation::SequentialWrite => Call::write(file, sequential, &self.payload),
         }
     }
-}
-
-/// The next number of a pseudo-random sequence (xorshift).
-fn next_random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
 }
 
 fn compare(

@@ -11,20 +11,20 @@ mod xdr;
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use tokio::io::Interest;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 pub(crate) use xdr::{Call, Limits, Results};
 
 use replies::Replies;
 
-/// Calls in flight.
+/// Calls in flight, unless [`Client::with_depth`] says otherwise.
 pub(crate) const DEPTH: usize = 32;
 /// Bytes read from the socket at once.
 const INPUT_BYTES: usize = 256 << 10;
-/// Bytes of a reply that are kept: its header and status. The rest is only counted.
+/// Bytes of a reply that [`Client::pipeline`] keeps: its header and status. The rest is only counted.
 const HEAD_BYTES: usize = 64;
 /// Pieces passed to the socket at once.
 const OUTPUT_PIECES: usize = 2 * DEPTH;
@@ -33,6 +33,7 @@ const OUTPUT_PIECES: usize = 2 * DEPTH;
 pub(crate) struct Client {
     stream: TcpStream,
     next_xid: u32,
+    depth: usize,
     input: Vec<u8>,
 }
 
@@ -52,13 +53,29 @@ pub(crate) trait Work<'a> {
 
 impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> io::Result<Client> {
-        let stream = TcpStream::connect(address).await?;
+        Client::over(TcpStream::connect(address).await?)
+    }
+
+    /// Connects from an address of this machine, such as 127.0.0.2.
+    pub(crate) async fn connect_from(source: IpAddr, address: SocketAddr) -> io::Result<Client> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::new(source, 0))?;
+        Client::over(socket.connect(address).await?)
+    }
+
+    fn over(stream: TcpStream) -> io::Result<Client> {
         stream.set_nodelay(true)?;
         Ok(Client {
             stream,
             next_xid: 1,
+            depth: DEPTH,
             input: vec![0; INPUT_BYTES],
         })
+    }
+
+    /// The client with up to `depth` calls in flight.
+    pub(crate) fn with_depth(self, depth: usize) -> Client {
+        Client { depth, ..self }
     }
 
     /// MOUNT of `/`.
@@ -133,7 +150,7 @@ impl Client {
         Ok(replies.into_last())
     }
 
-    /// Makes `count` calls, with up to [`DEPTH`] in flight, and returns when all have been answered. Fails if one did
+    /// Makes `count` calls, as many in flight as the client may have, and returns when all have been answered. Fails if one did
     /// not succeed, or its reply has less than `reply_bytes`.
     pub(crate) async fn pipeline<'a>(
         &mut self,
@@ -150,7 +167,7 @@ impl Client {
         self.exchange(&mut replies, &mut each).await
     }
 
-    /// Executes all of a work, with up to [`DEPTH`] calls in flight. It receives `keep` bytes of each reply. Fails if a
+    /// Executes all of a work, with as many calls in flight as the client may have. It receives `keep` bytes of each reply. Fails if a
     /// call does not succeed.
     pub(crate) async fn run<'a>(
         &mut self,
@@ -165,9 +182,9 @@ impl Client {
         replies: &mut Replies,
         work: &mut impl Work<'a>,
     ) -> io::Result<()> {
-        let mut queue = VecDeque::with_capacity(DEPTH);
+        let mut queue = VecDeque::with_capacity(self.depth);
         loop {
-            while replies.outstanding() < DEPTH
+            while replies.outstanding() < self.depth
                 && let Some((number, mut call)) = work.next()
             {
                 call.set_xid(self.next_xid);

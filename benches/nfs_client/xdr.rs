@@ -344,6 +344,13 @@ impl<'a> Results<'a> {
         self.opaque()
     }
 
+    /// The number of bytes that a READ returned, and those of them that were kept.
+    pub(crate) fn read_begun(mut self) -> io::Result<(usize, &'a [u8])> {
+        self.skip_optional(ATTRIBUTES)?;
+        let (_count, _eof, len) = (self.word()?, self.word()?, self.word()? as usize);
+        Ok((len, &self.rest[..len.min(self.rest.len())]))
+    }
+
     /// The limits of READ and WRITE in an FSINFO reply.
     pub(super) fn limits(mut self) -> io::Result<Limits> {
         self.skip_optional(ATTRIBUTES)?;

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use forebay_fs::Volume;
 use forebay_measure::{Arguments, Machine, Round, Rounds, in_turns, table};
 use forebay_vfs::memory::MemoryFileSystem;
-use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::clocks::{others, wait_for_quiet};
 use crate::nfs_client::{Call, Client, Handle};
 use crate::server::{self, Running};
 use crate::{Failure, nfsserve_adapter, surroundings, volume};
@@ -98,31 +98,6 @@ impl Server {
             volume.flush().await?;
         }
         Ok(())
-    }
-}
-
-/// Processor time of all threads but the current one.
-fn others() -> Duration {
-    let now = |clock| {
-        let time = clock_gettime(clock);
-        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-    };
-    now(ClockId::ProcessCPUTime).saturating_sub(now(ClockId::ThreadCPUTime))
-}
-
-/// Waits until all other threads have been idle for a while; for a second at most.
-fn wait_for_quiet() {
-    const WHILE: Duration = Duration::from_millis(10);
-    const NOTHING: Duration = Duration::from_micros(200);
-    let until = Instant::now() + Duration::from_secs(1);
-    let mut before = others();
-    while Instant::now() < until {
-        std::thread::sleep(WHILE);
-        let now = others();
-        if now.saturating_sub(before) < NOTHING {
-            return;
-        }
-        before = now;
     }
 }
 
@@ -208,7 +183,7 @@ impl Course {
         let call = |turn| {
             let offset = match bytes {
                 MIB => turn * MIB % FILE_BYTES,
-                _ => next_random(&mut random) % (FILE_BYTES / KIB_4) * KIB_4,
+                _ => surroundings::next_random(&mut random) % (FILE_BYTES / KIB_4) * KIB_4,
             };
             self.call(calls, bytes, &file, &directory, (turn, offset))
         };
@@ -233,14 +208,6 @@ impl Course {
     }
 }
 
-/// The next number of a pseudo-random sequence (xorshift).
-fn next_random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
 fn rate(server: &str, call: &str) -> String {
     format!("rate, {server}, {call}")
 }
@@ -251,11 +218,7 @@ fn processor(server: &str, call: &str) -> String {
 
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let full = arguments.full();
-    let rounds = match arguments.after("--rounds") {
-        Some(count) => count.parse()?,
-        None if full => 9,
-        None => 1,
-    };
+    let rounds = crate::rounds(arguments, 9)?;
     let only = arguments.after("--only").unwrap_or_default();
     let chosen: Vec<_> = CALLS
         .into_iter()
@@ -268,11 +231,7 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let folder = arguments.after("--log-in").map(Path::new);
     let folder = folder.unwrap_or(surroundings::memory_folder());
     let opened = course.servers.block_on(volume::open(volume::LOG, folder));
-    let later = volume::open_with(volume::LOG, folder, |config| {
-        config.checkpoint_interval = Duration::from_secs(3600);
-        config.checkpoint_bytes = 1 << 40;
-        config.early_bytes = u64::MAX;
-    });
+    let later = volume::open_with(volume::LOG, folder, volume::publish_on_request);
     let later = course.servers.block_on(later);
     let memory = Arc::new(MemoryFileSystem::new());
     let servers = [

@@ -33,6 +33,7 @@
 mod at_rest;
 mod buffers;
 mod bursts;
+mod clocks;
 mod cold_reads;
 mod engines;
 mod far;
@@ -110,6 +111,15 @@ fn runtime() -> std::io::Result<Runtime> {
         .worker_threads(2)
         .enable_all()
         .build()
+}
+
+/// The number of rounds: as `--rounds` says; `usual` without it, and one if run by `cargo test`.
+fn rounds(arguments: &Arguments, usual: usize) -> Result<usize, Failure> {
+    Ok(match arguments.after("--rounds") {
+        Some(count) => count.parse()?,
+        None if arguments.full() => usual,
+        None => 1,
+    })
 }
 
 fn main() -> Result<(), Failure> {

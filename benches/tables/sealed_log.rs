@@ -18,7 +18,7 @@ use forebay_types::Inode;
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
 use tokio::runtime::Runtime;
 
-use crate::{Failure, ROOT, surroundings};
+use crate::{Failure, ROOT, surroundings, volume};
 
 const COMMAND: &str = "cargo bench --bench tables -- sealed_log";
 const FILE_BYTES: usize = 32 << 20;
@@ -61,9 +61,7 @@ async fn open(kind: &'static str, everything: bool, seal_log: bool) -> Result<Op
     }
     config.seal_log = seal_log;
     // Published between the turns, and not during them.
-    config.checkpoint_interval = Duration::from_secs(3600);
-    config.checkpoint_bytes = 1 << 40;
-    config.early_bytes = 1 << 40;
+    volume::publish_on_request(&mut config);
     config.log = LogConfig::Disk {
         limit: 512 << 20,
         segment: 32 << 20,
@@ -124,11 +122,7 @@ fn one_round(runtime: &Runtime, volumes: &[Opened], full: bool) -> Result<Round,
 
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let full = arguments.full();
-    let rounds = match arguments.after("--rounds") {
-        Some(count) => count.parse()?,
-        None if full => 31,
-        None => 1,
-    };
+    let rounds = crate::rounds(arguments, 31)?;
     let runtime = crate::runtime()?;
     let mut volumes = Vec::new();
     for (kind, everything, seal_log) in KINDS {

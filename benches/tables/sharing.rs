@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use forebay_measure::{Arguments, Machine, Round, Rounds, table};
 use forebay_types::Inode;
 use forebay_vfs::{CreateMode, FileSystem, NewNode, SetAttributes, Stability};
-use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::clocks::own_time;
 use crate::volume::{self, Opened};
 use crate::{Failure, ROOT, surroundings};
 
@@ -61,12 +61,8 @@ struct Scene {
 }
 
 async fn scene() -> Result<Scene, Failure> {
-    let opened = volume::open_with(volume::LOG, surroundings::memory_folder(), |config| {
-        config.checkpoint_interval = Duration::from_secs(3600);
-        config.checkpoint_bytes = 1 << 40;
-        config.early_bytes = u64::MAX;
-    });
-    let opened = opened.await;
+    let folder = surroundings::memory_folder();
+    let opened = volume::open_with(volume::LOG, folder, volume::publish_on_request).await;
     let volume = &opened.volume;
     let (mut files, mut folders) = ([Inode::ROOT; 2], [Inode::ROOT; 2]);
     let piece = surroundings::noise(1, 1 << 20);
@@ -146,12 +142,6 @@ impl Caller<'_> {
             processor.as_secs_f64() / count as f64,
         ))
     }
-}
-
-/// Processor time of this thread.
-fn own_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Runs all callers at once; returns the means of their times.

@@ -16,6 +16,7 @@ use forebay_types::Inode;
 use forebay_vfs::{CreateMode, FileSystem, SetAttributes, Stability};
 use tokio::runtime::Runtime;
 
+use crate::clocks::percentile;
 use crate::sealed_log::set_everything_on;
 use crate::{Failure, ROOT, surroundings};
 
@@ -75,12 +76,6 @@ impl Taken {
         self.commits.sort_by(f64::total_cmp);
         self
     }
-}
-
-/// The smallest value that `hundredths` percent of the values do not exceed.
-fn percentile(sorted: &[f64], hundredths: usize) -> f64 {
-    let at = (sorted.len() * hundredths).div_ceil(100).max(1) - 1;
-    sorted.get(at).copied().unwrap_or_default()
 }
 
 fn micros(began: Instant) -> f64 {
@@ -157,11 +152,7 @@ fn one_round(
 
 pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     let full = arguments.full();
-    let count = match arguments.after("--rounds") {
-        Some(count) => count.parse()?,
-        None if full => 25,
-        None => 1,
-    };
+    let count = crate::rounds(arguments, 25)?;
     // Long enough for a checkpoint to be published, and for one COMMIT of the largest writes.
     let turn = if full {
         TURN

@@ -49,6 +49,13 @@ pub(crate) async fn open_with(
     }
 }
 
+/// Settings of a volume that publishes when it is flushed, and not before.
+pub(crate) fn publish_on_request(config: &mut FsConfig) {
+    config.checkpoint_interval = Duration::from_secs(3600);
+    config.checkpoint_bytes = 1 << 40;
+    config.early_bytes = u64::MAX;
+}
+
 impl Opened {
     pub(crate) async fn close(self) {
         self.volume.close(Duration::from_secs(10)).await;
