@@ -8,6 +8,7 @@
 //! | [`cold_reads`] | reads of data that only the bucket has, 1 to 100 ms away |
 //! | [`engines`] | the cost of a call on several servers, nfsserve among them |
 //! | [`names`] | one large directory, and a volume of many files |
+//! | [`reads`] | reads of a file in memory, beside a bare loop over a socket |
 //! | [`requests`] | requests and bytes of everyday work |
 //! | [`scale`] | how costs grow with the number of files and the distance of the bucket |
 //! | [`sealed_log`] | the cost of sealing the log for a write |
@@ -31,6 +32,7 @@
 )]
 
 mod at_rest;
+mod bare_socket;
 mod buffers;
 mod bursts;
 mod clocks;
@@ -42,6 +44,7 @@ mod names;
 mod nfs_client;
 #[path = "../nfsserve_adapter/mod.rs"]
 mod nfsserve_adapter;
+mod reads;
 mod requests;
 mod scale;
 mod sealed_log;
@@ -78,7 +81,7 @@ type Tables = (
 
 const ROUNDS: &[&str] = &["--rounds"];
 
-const ALL: [Tables; 14] = [
+const ALL: [Tables; 15] = [
     ("at_rest", &["--tree", "--write-to"], at_rest::tables),
     ("buffers", ROUNDS, buffers::tables),
     ("bursts", ROUNDS, bursts::tables),
@@ -89,6 +92,7 @@ const ALL: [Tables; 14] = [
         engines::tables,
     ),
     ("names", &["--files"], names::tables),
+    ("reads", ROUNDS, reads::tables),
     ("requests", &["--idle"], requests::tables),
     ("scale", ROUNDS, scale::tables),
     ("sealed_log", ROUNDS, sealed_log::tables),
