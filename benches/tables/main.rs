@@ -7,6 +7,7 @@
 //! | [`bursts`] | a burst of twenty times the memory |
 //! | [`cold_reads`] | reads of data that only the bucket has, 1 to 100 ms away |
 //! | [`engines`] | the cost of a call on several servers, nfsserve among them |
+//! | [`many`] | many connections and clients, beside one with as many calls in flight |
 //! | [`names`] | one large directory, and a volume of many files |
 //! | [`reads`] | reads of a file in memory, beside a bare loop over a socket |
 //! | [`requests`] | requests and bytes of everyday work |
@@ -39,6 +40,7 @@ mod clocks;
 mod cold_reads;
 mod engines;
 mod far;
+mod many;
 mod names;
 #[path = "../nfs_client/mod.rs"]
 mod nfs_client;
@@ -51,6 +53,7 @@ mod sealed_log;
 #[path = "../server/mod.rs"]
 mod server;
 mod sharing;
+mod stage;
 mod streams;
 #[path = "../surroundings/mod.rs"]
 mod surroundings;
@@ -81,7 +84,7 @@ type Tables = (
 
 const ROUNDS: &[&str] = &["--rounds"];
 
-const ALL: [Tables; 15] = [
+const ALL: [Tables; 16] = [
     ("at_rest", &["--tree", "--write-to"], at_rest::tables),
     ("buffers", ROUNDS, buffers::tables),
     ("bursts", ROUNDS, bursts::tables),
@@ -91,6 +94,7 @@ const ALL: [Tables; 15] = [
         &["--rounds", "--only", "--log-in"],
         engines::tables,
     ),
+    ("many", ROUNDS, many::tables),
     ("names", &["--files"], names::tables),
     ("reads", ROUNDS, reads::tables),
     ("requests", &["--idle"], requests::tables),

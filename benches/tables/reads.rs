@@ -18,16 +18,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_fs::Volume;
 use forebay_measure::{Arguments, Machine, Round, Rounds, in_turns, table};
-use tokio::runtime::{Builder, Runtime};
 
 use crate::bare_socket::BareSocket;
 use crate::clocks::{others, wait_for_quiet};
 use crate::nfs_client::{Call, Client, Handle, Results, Work};
-use crate::server::{self, Running};
-use crate::volume::Opened;
-use crate::{Failure, surroundings, volume};
+use crate::server::Running;
+use crate::stage::Stage;
+use crate::{Failure, surroundings};
 
 const COMMAND: &str = "cargo bench --bench tables -- reads";
 const KIB: u64 = 1 << 10;
@@ -158,25 +156,19 @@ impl<'a, I: Iterator<Item = u64>> Work<'a> for Compared<'a, I> {
 }
 
 struct Course {
-    servers: Runtime,
-    client: Runtime,
+    stage: Stage,
     effort: Effort,
     content: Arc<Vec<u8>>,
-    opened: Opened,
     file: Handle,
 }
 
 impl Course {
     /// Makes the file.
     fn new(effort: Effort) -> Result<Course, Failure> {
-        let servers = crate::runtime()?;
-        let client = Builder::new_current_thread().enable_all().build()?;
+        let stage = Stage::new()?;
         let content = Arc::new(surroundings::noise(1, effort.file_bytes as usize));
-        let folder = surroundings::memory_folder();
-        let opened = volume::open_with(volume::LOG, folder, volume::publish_on_request);
-        let opened = servers.block_on(opened);
-        let running = servers.block_on(server::start(Arc::new(opened.volume.clone())));
-        let file = client.block_on(async {
+        let running = stage.start()?;
+        let file = stage.client.block_on(async {
             let mut client = Client::connect(running.address).await?;
             let root = client.mount().await?;
             let file = client.create(&root, "file").await?;
@@ -191,40 +183,32 @@ impl Course {
             client.pipeline(pieces.len() as u64, 0, write).await?;
             Ok::<_, Failure>(file)
         })?;
-        servers.block_on(async {
-            running.stop().await;
-            opened.volume.flush().await
-        })?;
+        stage.stop(running);
         let course = Course {
-            servers,
-            client,
+            stage,
             effort,
             content,
-            opened,
             file,
         };
         course.check_memory()?;
         Ok(course)
     }
 
-    fn volume(&self) -> &Volume {
-        &self.opened.volume
-    }
-
     /// Fails unless the memory has the whole file.
     fn check_memory(&self) -> Result<(), Failure> {
-        match self.volume().status().memory_bytes >= self.effort.file_bytes {
+        match self.stage.volume().status().memory_bytes >= self.effort.file_bytes {
             true => Ok(()),
             false => Err("the file is not wholly in memory".into()),
         }
     }
 
     fn start(&self, server: &str) -> Result<Server, Failure> {
-        self.servers.block_on(async {
-            Ok(match server {
-                BARE => Server::Bare(BareSocket::start(self.content.clone(), SEND_BUFFER)?),
-                _ => Server::Volume(server::start(Arc::new(self.volume().clone())).await),
-            })
+        Ok(match server {
+            BARE => {
+                let _runtime = self.stage.client.enter();
+                Server::Bare(BareSocket::start(self.content.clone(), SEND_BUFFER)?)
+            }
+            _ => Server::Volume(self.stage.start()?),
         })
     }
 
@@ -238,7 +222,7 @@ impl Course {
         let (taken, processor) = self.measure(address, reads, seed)?;
         match server {
             Server::Bare(bare) => bare.join()?,
-            Server::Volume(running) => self.servers.block_on(running.stop()),
+            Server::Volume(running) => self.stage.stop(running),
         }
         let count = reads.count(self.effort) as f64;
         let rate = count * reads.bytes as f64 / 1e6 / taken.as_secs_f64();
@@ -254,19 +238,23 @@ impl Course {
         seed: u64,
     ) -> Result<(Duration, Duration), Failure> {
         let connecting = Client::connect(address);
-        let client = self.client.block_on(connecting)?;
+        let client = self.stage.client.block_on(connecting)?;
         let mut client = client.with_depth(reads.depth);
         wait_for_quiet();
         let before = others();
         let mut measured = self.compared(reads, reads.offsets(self.effort, seed), COMPARED);
         let began = Instant::now();
-        self.client.block_on(client.run(KEPT, &mut measured))?;
+        self.stage
+            .client
+            .block_on(client.run(KEPT, &mut measured))?;
         let taken = began.elapsed();
         wait_for_quiet();
         let processor = others().saturating_sub(before);
         let all = (0..self.effort.file_bytes).step_by(reads.bytes as usize);
         let mut whole = self.compared(reads, all, reads.bytes as usize);
-        self.client.block_on(client.run(usize::MAX, &mut whole))?;
+        self.stage
+            .client
+            .block_on(client.run(usize::MAX, &mut whole))?;
         Ok((taken, processor))
     }
 
@@ -341,12 +329,7 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     };
     let rounds = in_turns(crate::rounds(arguments, 9)?, &mut [&mut once])?;
     course.check_memory()?;
-    let Course {
-        servers, opened, ..
-    } = course;
-    servers.block_on(opened.close());
-    // Tasks of the metadata store may wait for each other when they are cut off.
-    servers.shutdown_background();
+    course.stage.close();
     let caption = Machine::this().caption(COMMAND, "medians of rounds in turns (quartiles)");
     Ok(rounds
         .iter()
