@@ -20,7 +20,7 @@
 //! | [`write_patterns`] | the write patterns of a published file layer |
 //!
 //! One program has all of them, because linking it takes longer than most of them do. It measures those whose names
-//! contain one of the given names, and all without any. Each has options of its own, and refuses options that it would
+//! contain one of the given names, or that one alone if a table has just that name, and all without any. Each has options of its own, and refuses options that it would
 //! ignore. `--store s3://BUCKET/PREFIX`, which [`cold_reads`] and [`uploads`] accept, uses a bucket of a server
 //! (`benches/on_s3.sh`). `--update FILE` puts each table between its marks in that file instead of printing it. Run by
 //! `cargo test`, a little of everything shows that it works.
@@ -139,13 +139,11 @@ fn main() -> Result<(), Failure> {
     let options: Vec<&str> = options.into_iter().collect();
     let arguments = Arguments::of_this(&options, &[])?;
     let mut chosen = ALL.to_vec();
-    chosen.retain(|(name, ..)| arguments.chooses(name));
+    let names = ALL.map(|(name, ..)| name);
+    chosen.retain(|(name, ..)| arguments.chooses_among(name, &names));
     if chosen.is_empty() {
         // Other benchmarks may have the requested one.
-        eprintln!(
-            "no table is called so; there are: {}",
-            ALL.map(|(name, ..)| name).join(", ")
-        );
+        eprintln!("no table is called so; there are: {}", names.join(", "));
     }
     for (name, options, _) in &chosen {
         arguments.check_for(name, options)?;

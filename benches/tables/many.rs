@@ -8,10 +8,11 @@
 //!
 //! * *READ*, *WRITE*: 4 KiB anywhere in 256 KiB of the lane's file, which is in memory; WRITE is unstable.
 //! * *Mixed*: 70 % READ, 20 % WRITE, 5 % GETATTR, and 5 % CREATE and REMOVE in turns.
-//! * *Stream*: three WRITEs of 1 MiB from the beginning of the file, unstable, and a COMMIT; and so on.
+//! * *Stream*: three WRITEs of 1 MiB from the beginning of the file, unstable, and a COMMIT; and so on. A turn has four
+//!   parts, so that the log has room for each.
 //!
 //! All connections of the client are served by one thread, on the same processors as the server. Log and bucket are in
-//! memory, and everything is published between the turns, each of which has a new server. The shapes take turns in each
+//! memory, and everything is published between the turns and their parts. Each turn has a new server. The shapes take turns in each
 //! round. A connection of its own for each call costs both sides a system call to read and one to write, which calls of
 //! one connection share.
 //!
@@ -48,8 +49,8 @@ struct Effort {
     sharing: usize,
     /// Numbers of connections in the second table; the last is the largest.
     widths: [usize; 4],
-    /// The part of the calls of a turn.
-    part: u64,
+    /// The number of calls is divided by it.
+    divisor: u64,
     /// The longest silence.
     silence: Option<Duration>,
 }
@@ -59,14 +60,14 @@ impl Effort {
         lanes: 64,
         sharing: 8,
         widths: [1, 8, 64, 256],
-        part: 1,
+        divisor: 1,
         silence: Some(Duration::from_secs(1)),
     };
     const QUICK: Effort = Effort {
         lanes: 8,
         sharing: 2,
         widths: [1, 2, 4, 8],
-        part: 256,
+        divisor: 256,
         silence: None,
     };
 
@@ -92,10 +93,10 @@ impl Effort {
     }
 }
 
-/// A load, its name, and the number of calls in a turn.
+/// A load, its name, and the number of calls in a part of a turn.
 type Row = (Load, &'static str, u64);
 
-/// No turn writes more than a quarter of the [log](crate::volume::LOG)'s limit, for which the log keeps files (prepared
+/// No part writes more than a quarter of the [log](crate::volume::LOG)'s limit, for which the log keeps files (prepared
 /// ones included), so that it reuses files as a log in operation does.
 const LOADS: [Row; 4] = [
     (Load::Read, "READ of 4 KiB", 65_536),
@@ -159,7 +160,7 @@ impl Course {
         // What the streams write compresses well: the bucket, which is in memory, keeps it for a while.
         let payload = surroundings::noise(1, KIB_4 as usize).repeat((MIB / KIB_4) as usize);
         let lanes = effort.lanes.max(effort.widths[effort.widths.len() - 1]);
-        let running = stage.start()?;
+        let running = stage.start();
         let targets = stage.client.block_on(async {
             let mut client = Client::connect(running.address).await?;
             let root = client.mount().await?;
@@ -183,22 +184,26 @@ impl Course {
     }
 
     fn turn(&self, load: Load, shape: Shape, calls: u64) -> Result<Taken, Failure> {
-        let running = self.stage.start()?;
-        let turn = Turn::new(load, &self.payload, shape.clients, calls);
+        let running = self.stage.start();
+        let turn = Turn::new(load, &self.payload, shape.clients);
         let connecting = self.connect(running.address, shape, &turn);
         let mut connections = self.stage.client.block_on(connecting)?;
-        wait_for_quiet();
-        let (before, began) = (others(), Instant::now());
-        let run = turn.run(&mut connections, self.effort.silence);
-        self.stage.client.block_on(run)?;
-        let seconds = began.elapsed().as_secs_f64();
-        wait_for_quiet();
-        let processor = others().saturating_sub(before).as_secs_f64();
+        let (mut taken, mut processor) = (Duration::ZERO, Duration::ZERO);
+        for _ in 0..load.parts() {
+            self.stage.publish()?;
+            wait_for_quiet();
+            let (before, began) = (others(), Instant::now());
+            let run = turn.run(&mut connections, calls, self.effort.silence);
+            self.stage.client.block_on(run)?;
+            taken += began.elapsed();
+            wait_for_quiet();
+            processor += others().saturating_sub(before);
+        }
         drop(connections);
         self.stage.stop(running);
         Ok(Taken {
-            seconds,
-            processor,
+            seconds: taken.as_secs_f64(),
+            processor: processor.as_secs_f64(),
             micros: turn.micros(),
             silence: turn.longest_silence(),
             fairness: turn.fairness(),
@@ -263,9 +268,9 @@ impl Course {
         Ok(round)
     }
 
-    /// The number of calls in a turn: enough for each lane to take part.
+    /// The number of calls in a part of a turn: enough for each lane to take part.
     fn calls(&self, calls: u64, shape: Shape) -> u64 {
-        (calls / self.effort.part).max(4 * shape.lanes as u64)
+        (calls / self.effort.divisor).max(4 * shape.lanes as u64)
     }
 }
 

@@ -167,7 +167,7 @@ impl Course {
     fn new(effort: Effort) -> Result<Course, Failure> {
         let stage = Stage::new()?;
         let content = Arc::new(surroundings::noise(1, effort.file_bytes as usize));
-        let running = stage.start()?;
+        let running = stage.start();
         let file = stage.client.block_on(async {
             let mut client = Client::connect(running.address).await?;
             let root = client.mount().await?;
@@ -184,6 +184,7 @@ impl Course {
             Ok::<_, Failure>(file)
         })?;
         stage.stop(running);
+        stage.publish()?;
         let course = Course {
             stage,
             effort,
@@ -208,7 +209,7 @@ impl Course {
                 let _runtime = self.stage.client.enter();
                 Server::Bare(BareSocket::start(self.content.clone(), SEND_BUFFER)?)
             }
-            _ => Server::Volume(self.stage.start()?),
+            _ => Server::Volume(self.stage.start()),
         })
     }
 

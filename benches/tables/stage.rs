@@ -11,7 +11,7 @@ use crate::volume::{self, Opened};
 use crate::{Failure, surroundings};
 
 pub(crate) struct Stage {
-    pub(crate) servers: Runtime,
+    servers: Runtime,
     pub(crate) client: Runtime,
     opened: Opened,
 }
@@ -35,12 +35,15 @@ impl Stage {
         &self.opened.volume
     }
 
-    /// Publishes everything, and starts a server.
-    pub(crate) fn start(&self) -> Result<Running, Failure> {
-        self.servers.block_on(async {
-            self.volume().flush().await?;
-            Ok(server::start(Arc::new(self.volume().clone())).await)
-        })
+    /// Publishes everything.
+    pub(crate) fn publish(&self) -> Result<(), Failure> {
+        self.servers.block_on(self.volume().flush())?;
+        Ok(())
+    }
+
+    pub(crate) fn start(&self) -> Running {
+        let serve = server::start(Arc::new(self.volume().clone()));
+        self.servers.block_on(serve)
     }
 
     pub(crate) fn stop(&self, running: Running) {

@@ -28,6 +28,16 @@ pub(super) enum Load {
     Stream,
 }
 
+impl Load {
+    /// The parts of a turn; everything is published between them.
+    pub(super) fn parts(self) -> usize {
+        match self {
+            Load::Stream => 4,
+            _ => 1,
+        }
+    }
+}
+
 /// The objects of a lane.
 pub(super) struct Target {
     pub(super) file: Handle,
@@ -99,7 +109,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    pub(super) fn new(load: Load, payload: &'a [u8], clients: usize, calls: u64) -> Turn<'a> {
+    pub(super) fn new(load: Load, payload: &'a [u8], clients: usize) -> Turn<'a> {
         let seen = || Seen {
             waiting: 0,
             answered: 0,
@@ -109,9 +119,9 @@ impl<'a> Turn<'a> {
         Turn {
             load,
             payload,
-            left: Cell::new(calls),
+            left: Cell::new(0),
             clients: RefCell::new((0..clients).map(|_| seen()).collect()),
-            micros: RefCell::new(Vec::with_capacity(calls as usize)),
+            micros: RefCell::default(),
         }
     }
 
@@ -140,12 +150,15 @@ impl<'a> Turn<'a> {
         sum * sum / (squares * clients.len() as f64)
     }
 
-    /// Makes all calls. With a limit, fails if a client with calls in flight gets no answer for so long.
+    /// Makes this number of calls. With a limit, fails if a client with calls in flight gets no answer for so long.
     pub(super) async fn run(
         &self,
         connections: &mut [(Client, Connection<'_>)],
+        calls: u64,
         limit: Option<Duration>,
     ) -> io::Result<()> {
+        self.left.set(calls);
+        self.micros.borrow_mut().reserve(calls as usize);
         let each = connections.iter_mut();
         let all = try_join_all(each.map(|(client, work)| client.run(KEPT, work)));
         let Some(limit) = limit else {

@@ -98,6 +98,15 @@ impl Arguments {
         self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
     }
 
+    /// The same, but a filter that is one of `all` the names selects that one alone.
+    pub fn chooses_among(&self, name: &str, all: &[&str]) -> bool {
+        let selects = |filter: &String| match all.contains(&filter.as_str()) {
+            true => filter == name,
+            false => name.contains(filter),
+        };
+        self.filters.is_empty() || self.filters.iter().any(selects)
+    }
+
     /// Refuses options that the table `name`, which uses only these, would ignore.
     ///
     /// # Errors
@@ -202,5 +211,18 @@ mod tests {
         let arguments = read("--bench --files names up").unwrap();
         assert!(arguments.chooses("uploads") && !arguments.chooses("names"));
         assert!(read("--bench").unwrap().chooses("names"));
+    }
+
+    #[test]
+    fn a_whole_name_chooses_no_longer_one() {
+        let chosen = |given: &str| {
+            let all = ["cold_reads", "reads", "uploads"];
+            let arguments = read(given).unwrap();
+            all.map(|name| arguments.chooses_among(name, &all))
+        };
+        assert_eq!(chosen("reads"), [false, true, false]);
+        assert_eq!(chosen("read"), [true, true, false]);
+        assert_eq!(chosen("reads cold"), [true, true, false]);
+        assert_eq!(chosen("--bench"), [true; 3]);
     }
 }
