@@ -11,7 +11,7 @@
 //! * *Stream*: three WRITEs of 1 MiB from the beginning of the file, unstable, and a COMMIT; and so on. A turn has four
 //!   parts, so that the log has room for each.
 //!
-//! All connections of the client are served by one thread, on the same processors as the server. Log and bucket are in
+//! One thread serves the client's side of all connections, on the same processors as the server. Log and bucket are in
 //! memory, and everything is published between the turns and their parts. Each turn has a new server. The shapes take turns in each
 //! round. A connection of its own for each call costs both sides a system call to read and one to write, which calls of
 //! one connection share.
@@ -157,7 +157,7 @@ impl Course {
     /// Makes the files and directories of all lanes.
     fn new(effort: Effort) -> Result<Course, Failure> {
         let stage = Stage::new()?;
-        // What the streams write compresses well: the bucket, which is in memory, keeps it for a while.
+        // It compresses well, because the bucket in memory keeps overwritten bytes for a while.
         let payload = surroundings::noise(1, KIB_4 as usize).repeat((MIB / KIB_4) as usize);
         let lanes = effort.lanes.max(effort.widths[effort.widths.len() - 1]);
         let running = stage.start();
@@ -368,8 +368,8 @@ pub(crate) fn tables(arguments: &Arguments) -> Result<String, Failure> {
     Ok(rounds
         .iter()
         .map(|rounds| {
-            let told = [loads(rounds, effort), widths(rounds, effort)];
-            format!("{caption}\n\n{}", told.join("\n"))
+            let both = [loads(rounds, effort), widths(rounds, effort)];
+            format!("{caption}\n\n{}", both.join("\n"))
         })
         .collect())
 }

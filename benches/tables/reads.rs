@@ -1,8 +1,8 @@
 //! Reads of a file in memory beside a bare loop over a socket: `cargo bench --bench tables -- reads [--rounds N]`.
 //!
 //! READ of 4 KiB to 1 MiB, in a row and anywhere, with 1 and with 32 calls in flight on one connection over the
-//! loopback. Two servers take turns, each new in each turn: a [bare loop](crate::bare_socket), which gives what the
-//! socket gives, and our engine over a volume that has the whole file in its block buffers. The client is the same code
+//! loopback. Two servers take turns, each new in each turn: a [bare loop](crate::bare_socket), which shows the rate of
+//! the socket and the client, and our engine over a volume that has the whole file in its block buffers. The client is the same code
 //! and makes the same calls, on the same processors. The bare loop has the send buffer that the engine gives to a
 //! client of the same machine. Log and bucket are in memory; everything is published before the first turn.
 //!

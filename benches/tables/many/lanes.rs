@@ -97,7 +97,7 @@ struct Seen {
     silence: Duration,
 }
 
-/// The state that all connections of a turn share. All of them are served by one thread.
+/// The state that all connections of a turn share. One thread serves all of them.
 pub(super) struct Turn<'a> {
     load: Load,
     /// 1 MiB.
@@ -150,7 +150,7 @@ impl<'a> Turn<'a> {
         sum * sum / (squares * clients.len() as f64)
     }
 
-    /// Makes this number of calls. With a limit, fails if a client with calls in flight gets no answer for so long.
+    /// Makes this number of calls. With a limit, fails if a client with calls in flight gets no answer for that time.
     pub(super) async fn run(
         &self,
         connections: &mut [(Client, Connection<'_>)],
