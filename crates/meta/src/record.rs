@@ -15,9 +15,7 @@ mod trash;
 mod truncated;
 mod volume_state;
 
-pub use block_map::{
-    BlockMap, Displaced, Extent, FrameAddress, MAX_EXTENTS, MapError, Origin, REWRITE_EXTENTS,
-};
+pub use block_map::{BlockMap, Displaced, Extent, FrameAddress, MAX_EXTENTS, MapError, Origin};
 pub use inode::{Content, Device, Directory, InodeRecord, Kind, SPACE_UNIT, Timestamp, round_up};
 pub use name::{CookieRecord, NameRecord};
 pub use pack::{DeadPack, Garbage, PackRecord};

@@ -3,6 +3,7 @@
 mod encoding;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use bytes::Bytes;
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId};
@@ -15,10 +16,6 @@ use crate::key::tag;
 /// pages with ragged edges, and doubled again: only a writer of tiny scattered pieces reaches it.
 /// The value stays under 300 KiB, far below what a metadata store takes in one piece.
 pub const MAX_EXTENTS: usize = 4096;
-
-/// From this many extents on, reading the block costs so many requests that it should be rewritten
-/// in one piece when there is time.
-pub const REWRITE_EXTENTS: usize = 512;
 
 /// The largest offset in a block fits the encoding's four bytes.
 const _: () = assert!(BLOCK_SIZE <= u32::MAX as u64);
@@ -91,7 +88,7 @@ pub enum MapError {
 }
 
 /// The extents of one block: sorted, none empty, none overlapping. A range without an extent is a
-/// hole and reads as zeros.
+/// hole and reads as zeros. A change joins adjoining extents of one frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockMap {
     extents: Vec<Extent>,
@@ -111,11 +108,6 @@ impl BlockMap {
     /// Whether the block is one hole.
     pub fn is_empty(&self) -> bool {
         self.extents.is_empty()
-    }
-
-    /// Whether the block should be rewritten in one piece when there is time.
-    pub fn needs_rewrite(&self) -> bool {
-        self.extents.len() >= REWRITE_EXTENTS
     }
 
     /// Number of bytes that are not in holes.
@@ -219,7 +211,21 @@ impl BlockMap {
         }
         let replaced = first..first + touched.len();
         self.extents.splice(replaced, parts.into_iter().flatten());
+        self.join_neighbours(first.saturating_sub(1)..first + added + 1);
         Ok(displaced)
+    }
+
+    /// Makes one of adjoining extents of the same frame, among those at these places.
+    fn join_neighbours(&mut self, among: Range<usize>) {
+        for at in among.rev() {
+            if let Some([one, next]) = self.extents.get_mut(at..at + 2)
+                && one.frame == next.frame
+                && one.range.end == next.range.start
+            {
+                one.range.end = next.range.end;
+                self.extents.remove(at + 1);
+            }
+        }
     }
 }
 

@@ -343,7 +343,6 @@ fn a_full_block_map_stays_as_it_is_until_it_is_rewritten() {
         ..frame(1, ByteRange::new(0, 1), 0, 0)
     };
     for n in 0..MAX_EXTENTS as u64 {
-        assert_eq!(map.needs_rewrite(), n >= REWRITE_EXTENTS as u64);
         map.insert(ByteRange::at(n * 16, 8), whole).unwrap();
     }
     let before = map.clone();
@@ -360,6 +359,37 @@ fn a_full_block_map_stays_as_it_is_until_it_is_rewritten() {
         BTreeMap::from([(PackId(1), 8 * MAX_EXTENTS as u64)])
     );
     assert_eq!(map.extents().len(), 1);
+}
+
+#[test]
+fn adjoining_extents_are_one_if_the_same_frame_has_them() {
+    let mut map = BlockMap::new();
+    let one = frame(3, ByteRange::new(0, 100), 0, 0);
+    let other = FrameAddress {
+        offset: one.offset + 1,
+        ..one
+    };
+    let ranges = |map: &BlockMap| {
+        let extents = map.extents().iter();
+        extents.map(|extent| extent.range).collect::<Vec<_>>()
+    };
+    for start in [0, 20, 40] {
+        map.insert(ByteRange::at(start, 10), one).unwrap();
+    }
+    assert_eq!(map.extents().len(), 3);
+    map.insert(ByteRange::new(10, 40), one).unwrap();
+    assert_eq!(ranges(&map), [ByteRange::new(0, 50)]);
+    map.insert(ByteRange::new(50, 60), other).unwrap();
+    map.insert(ByteRange::new(60, 70), one).unwrap();
+    assert_eq!(
+        ranges(&map),
+        [(0, 50), (50, 60), (60, 70)].map(|(from, to)| ByteRange::new(from, to))
+    );
+    map.insert(ByteRange::new(50, 60), one).unwrap();
+    assert_eq!(ranges(&map), [ByteRange::new(0, 70)]);
+    // A hole between them keeps them apart.
+    map.cut(ByteRange::new(30, 31)).unwrap();
+    assert_eq!(map.extents().len(), 2);
 }
 
 /// A map in version 1: every extent has all of its fields.
