@@ -351,6 +351,7 @@ fn fs_config(config: &Config) -> FsConfig {
         trash_limit: config.trash_limit.bytes(),
         disk_cache_limit: config.disk_cache_limit.bytes(),
         rewrite_below: config.rewrite_below,
+        defragment_after: config.defragment_after,
         background_rate: config.background_rate.bytes(),
         background_requests: u64::from(config.background_requests),
         scrub_rate: config.scrub_rate.bytes(),

@@ -21,6 +21,15 @@ pub struct Space {
     pub packs_left_alone: u64,
     /// Packs that no gateway ever published, deleted since the start.
     pub orphans_deleted: u64,
+    /// Blocks of files of which a reader needs more than one GET for each MiB, as far as they are known.
+    #[serde(default)]
+    pub fragmented_blocks: u64,
+    /// Blocks that were copied into one place since the start.
+    #[serde(default)]
+    pub defragmented_blocks: u64,
+    /// Bytes that were copied for that, before compression.
+    #[serde(default)]
+    pub defragmented_bytes: u64,
 }
 
 /// All packs together.
@@ -80,6 +89,15 @@ impl Space {
         }
         if self.packs_rewritten > 0 {
             text += &format!("; {} rewritten since the start", self.packs_rewritten);
+        }
+        if self.fragmented_blocks > 0 {
+            text += &format!("; {} fragmented blocks", self.fragmented_blocks);
+        }
+        if self.defragmented_blocks > 0 {
+            text += &format!(
+                "; {} blocks defragmented since the start",
+                self.defragmented_blocks
+            );
         }
         if self.orphans_deleted > 0 {
             text += &format!("; orphans deleted: {}", self.orphans_deleted);

@@ -396,7 +396,7 @@ fn status_for_people_names_what_the_bucket_does_not_have() {
         "compression   level 4 for the last pack, 8.0 MiB became 3.0 MiB since the start\n",
         "metadata      3.0 MiB of 64.0 MiB, 90 of 100 parts of tables found since the start\n",
         "disk cache    10.0 GiB, 5 of 9 frames found since the start, 1 damaged: check its disk\n",
-        "space         300.0 MiB in 40 packs, 80% in use, 30.0 MiB of 350.0 MiB of files shared; 3 to rewrite, which frees 20.0 MiB; 2 rewritten since the start; orphans deleted: 1\n",
+        "space         300.0 MiB in 40 packs, 80% in use, 30.0 MiB of 350.0 MiB of files shared; 3 to rewrite, which frees 20.0 MiB; 2 rewritten since the start; 5 fragmented blocks; 6 blocks defragmented since the start; orphans deleted: 1\n",
         "snapshots     4, which hold 7.0 MiB\n",
         "trash         9 objects, 3.0 MiB\n",
         "next snapshot 2026-11-27T00:00:00Z (UTC)\n",

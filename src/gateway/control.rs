@@ -367,5 +367,8 @@ fn space(collector: &forebay_fs::CollectorStatus) -> Space {
         bytes_copied: collector.copied_bytes,
         packs_left_alone: collector.left_alone,
         orphans_deleted: collector.orphans_deleted,
+        fragmented_blocks: collector.fragmented_blocks,
+        defragmented_blocks: collector.defragmented_blocks,
+        defragmented_bytes: collector.defragmented_bytes,
     }
 }

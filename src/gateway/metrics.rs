@@ -134,6 +134,13 @@ fn add_space(status: &Status, samples: &mut Samples) {
     counter(samples, &table::PACKS_REWRITTEN, collector.rewritten);
     counter(samples, &table::REWRITTEN, collector.copied_bytes);
     counter(samples, &table::ORPHANS_DELETED, collector.orphans_deleted);
+    gauge(samples, &table::FRAGMENTED, collector.fragmented_blocks);
+    counter(samples, &table::DEFRAGMENTED, collector.defragmented_blocks);
+    counter(
+        samples,
+        &table::DEFRAGMENTED_BYTES,
+        collector.defragmented_bytes,
+    );
 }
 
 /// Snapshots and the trash.
@@ -298,6 +305,9 @@ mod tests {
             Not("it is about one order, `forebay gc --rewrite`"),
         ),
         ("space.orphans_deleted", By(&["orphans_deleted"])),
+        ("space.fragmented_blocks", By(&["fragmented_blocks"])),
+        ("space.defragmented_blocks", By(&["defragmented_blocks"])),
+        ("space.defragmented_bytes", By(&["defragmented_bytes"])),
         ("snapshots", By(&["snapshots", "snapshots_unpublished"])),
         ("snapshot_held_bytes", By(&["snapshot_held_bytes"])),
         ("trash_objects", By(&["trash_objects"])),

@@ -8,6 +8,7 @@
 //!    |
 //!    +-- after an opening: packs of earlier epochs that no account knows (orphans.rs)
 //!    +-- after an upload without an answer: packs that come back when they were deleted (late.rs)
+//!    +-- mostly before all that: blocks whose bytes lie in many places (defragment.rs)
 //! ```
 //!
 //! One task beside the publisher copies; the publisher alone changes maps and accounts, in one batch. The collector
@@ -15,6 +16,7 @@
 //! It begins after a commit, or when an operator asks for it; with nothing to do it sends no request.
 
 mod context;
+mod defragment;
 mod late;
 mod moves;
 mod orders;
@@ -51,6 +53,8 @@ pub use survey::Space;
 
 /// How many accounts are read at a time.
 const PAGE: usize = 1024;
+/// In one of this many steps, packs are rewritten before fragmented blocks are copied.
+const TURNS: u64 = 4;
 /// How long the collector waits before it checks again, when other tasks need the bucket or memory.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -71,6 +75,12 @@ pub struct CollectorStatus {
     pub left_alone: u64,
     /// Orphaned packs that were deleted since the opening.
     pub orphans_deleted: u64,
+    /// Blocks of which a reader needs more than one GET for each MiB, as far as they are known.
+    pub fragmented_blocks: u64,
+    /// Blocks that were copied into one place since the opening.
+    pub defragmented_blocks: u64,
+    /// Bytes that were copied for that, before compression.
+    pub defragmented_bytes: u64,
     /// Whether an operator's order is being carried out.
     pub is_ordered: bool,
     /// If so, what the collector waits for.
@@ -100,14 +110,19 @@ pub(crate) struct Collector {
     rewritten: AtomicU64,
     copied_bytes: AtomicU64,
     orphans_deleted: AtomicU64,
+    defragmented_blocks: AtomicU64,
+    defragmented_bytes: AtomicU64,
+    steps: AtomicU64,
 }
 
 /// How a step of the collector ended.
 enum Step {
     /// It worked, and may go on.
     Worked(Work),
-    /// There is nothing to do before the next commit.
+    /// There is nothing to do before the next commit, or before a fragmented block is due.
     Idle,
+    /// The publisher has a step to do before, or the volume has stopped.
+    Waits,
     /// Other tasks need the same resources.
     Busy,
     /// The bucket does not answer well: try again after the next commit.
@@ -130,6 +145,9 @@ impl Collector {
             rewritten: AtomicU64::new(0),
             copied_bytes: AtomicU64::new(0),
             orphans_deleted: AtomicU64::new(0),
+            defragmented_blocks: AtomicU64::new(0),
+            defragmented_bytes: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
         }
     }
 
@@ -153,7 +171,8 @@ impl Collector {
                     self.orders.goes_on();
                     rate.rest_after(work).await;
                 }
-                Step::Idle => self.wake.notified().await,
+                Step::Idle => self.wait_for_work().await,
+                Step::Waits => self.wake.notified().await,
                 Step::Busy => {
                     self.orders.wait_for(CollectorWait::Others);
                     tokio::time::sleep(LOOK_AGAIN).await;
@@ -163,6 +182,22 @@ impl Collector {
                     self.collect_later(why).await;
                 }
             }
+        }
+    }
+
+    /// Returns at the next commit, when a reader has found a fragmented block, or when one is due.
+    async fn wait_for_work(&self) {
+        let fragments = &self.context.fragments;
+        let due = async {
+            match fragments.next_due() {
+                Some(due) => tokio::time::sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.wake.notified() => {}
+            () = fragments.found() => {}
+            () = due => {}
         }
     }
 
@@ -192,6 +227,9 @@ impl Collector {
             copied_bytes: self.copied_bytes.load(Ordering::Relaxed),
             left_alone: survey.left_alone(),
             orphans_deleted: self.orphans_deleted.load(Ordering::Relaxed),
+            fragmented_blocks: self.context.fragments.len() as u64,
+            defragmented_blocks: self.defragmented_blocks.load(Ordering::Relaxed),
+            defragmented_bytes: self.defragmented_bytes.load(Ordering::Relaxed),
             is_ordered: self.orders.is_open(),
             waits_for: self.orders.waits_for(),
         }
@@ -211,7 +249,15 @@ impl Collector {
             // The publisher reads them, and wakes the collector afterwards: between two commits a page and the sums
             // are consistent.
             self.context.signals.wake_publisher();
-            return Step::Idle;
+            return Step::Waits;
+        }
+        // A block that is copied leaves its packs, so fewer bytes of them are left to rewrite. But packs must not wait for ever.
+        let is_first = !is_ordered && self.steps.fetch_add(1, Ordering::Relaxed) % TURNS != 0;
+        if is_first {
+            let step = self.defragment().await;
+            if !matches!(step, Step::Idle) {
+                return step;
+            }
         }
         if !group.is_empty() {
             return self.rewrite(group).await;
@@ -219,9 +265,13 @@ impl Collector {
         if is_ordered {
             self.orders.done();
         }
-        match self.look_for_late_packs().await {
+        let step = match self.look_for_late_packs().await {
             Some(step) => step,
             None => self.look_for_orphans().await,
+        };
+        match step {
+            Step::Idle if !is_first => self.defragment().await,
+            step => step,
         }
     }
 

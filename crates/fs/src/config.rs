@@ -47,6 +47,9 @@ pub struct FsConfig {
     /// Clients are busy until they changed nothing for this time. Uploads and other background work use what busy clients
     /// leave.
     pub busy_time: Duration,
+    /// A block that a reader could only get with many GETs is copied into one place when it was not published for this
+    /// time; zero is never.
+    pub defragment_after: Duration,
     /// How long changes may stay unpublished while the bucket answers.
     pub checkpoint_interval: Duration,
     /// Dirty bytes at which a checkpoint closes before its interval is over. Dirty bytes may leave memory if the log has room
@@ -154,6 +157,11 @@ impl FsConfig {
         self.fetch_parallel.min(fit as usize).max(4)
     }
 
+    /// `defragment_after`, if blocks are copied at all.
+    pub(crate) fn copies_fragments_after(&self) -> Option<Duration> {
+        Some(self.defragment_after).filter(|after| !after.is_zero())
+    }
+
     /// Whether dirty bytes may leave memory while the log has them: if it has room for several checkpoints.
     pub(crate) fn spills(&self) -> bool {
         match self.log {
@@ -216,6 +224,7 @@ impl FsConfig {
             room_wait: ROOM_WAIT,
             log_read_pause: Duration::from_millis(500),
             busy_time: Duration::from_millis(250),
+            defragment_after: Duration::from_secs(60),
             checkpoint_interval: Duration::from_secs(5),
             checkpoint_bytes: 64 << 20,
             compression: Compression::default(),

@@ -37,6 +37,7 @@ use forebay_pack_store::PackStore;
 use tokio::sync::Semaphore;
 
 use crate::damages::Damages;
+use crate::fragments::Fragments;
 use crate::publisher::Publisher;
 use crate::state::State;
 
@@ -50,6 +51,7 @@ pub(crate) struct Files {
     packs: Arc<PackStore>,
     publisher: Arc<Publisher>,
     damages: Arc<Damages>,
+    fragments: Arc<Fragments>,
     pub(crate) read_bytes: ReadBytes,
     /// Walks for operators: more wait.
     walks: Semaphore,
@@ -63,12 +65,14 @@ impl Files {
         packs: Arc<PackStore>,
         publisher: Arc<Publisher>,
         damages: Arc<Damages>,
+        fragments: Arc<Fragments>,
     ) -> Files {
         Files {
             state,
             packs,
             publisher,
             damages,
+            fragments,
             read_bytes: ReadBytes::default(),
             walks: Semaphore::new(WALKS),
             making_snapshot: tokio::sync::Mutex::default(),

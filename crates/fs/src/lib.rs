@@ -27,6 +27,7 @@ mod config;
 mod damages;
 mod display_path;
 mod files;
+mod fragments;
 mod healer;
 mod open;
 mod opening;

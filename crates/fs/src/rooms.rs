@@ -29,6 +29,7 @@ use crate::FsConfig;
 use crate::collector::{self, Collector};
 use crate::damages::Damages;
 use crate::files::Files;
+use crate::fragments::Fragments;
 use crate::healer::Healer;
 use crate::publisher::{
     self, BetweenCheckpoints, CheckpointSource, Committer, Observer, Progress, Proof, Publisher,
@@ -108,6 +109,7 @@ impl Rooms {
             ),
         }));
         let progress = Arc::new(Progress::new(taken, state.signals.clone()));
+        let fragments = Arc::new(Fragments::new(config.copies_fragments_after()));
         let collector = Arc::new(Collector::new(collector::Context {
             config: config.clone(),
             environment: environment.clone(),
@@ -117,6 +119,9 @@ impl Rooms {
             memory: state.memory.clone(),
             signals: state.signals.clone(),
             foreground: state.clone(),
+            fragments: fragments.clone(),
+            sources: sources.clone(),
+            snapshots: state.snapshots.clone(),
             trouble: state.trouble.clone(),
             progress: progress.clone(),
         }));
@@ -175,6 +180,7 @@ impl Rooms {
             signals: state.signals.clone(),
             trouble: state.trouble.clone(),
             damages: damages.clone(),
+            fragments: fragments.clone(),
             snapshots: state.snapshots.clone(),
             source: Arc::new(Checkpoints(state.clone())),
             foreground: state.clone(),
@@ -187,6 +193,7 @@ impl Rooms {
             packs.clone(),
             publisher.clone(),
             damages.clone(),
+            fragments,
         );
         let files = Arc::new(files);
         let restore = Arc::new(Restore::new(restore::Context {

@@ -10,6 +10,7 @@ use forebay_vfs::Stability;
 use crate::common::{Bucket, Life, eventually, pattern};
 
 mod accounts;
+mod fragments;
 mod orphans;
 
 const MIB: u64 = 1 << 20;

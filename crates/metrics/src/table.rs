@@ -128,6 +128,12 @@ families! {
         "Live bytes that were copied by that, before compression.";
     ORPHANS_DELETED: Counter, "orphans_deleted", None, [],
         "Packs that no gateway ever published, deleted since the start.";
+    FRAGMENTED: Gauge, "fragmented_blocks", None, [],
+        "Blocks of files of which a reader needs more than one GET for each MiB, as far as they are known: they were published or read since the start.";
+    DEFRAGMENTED: Counter, "defragmented_blocks", None, [],
+        "Blocks that the collector has copied into one place since the start.";
+    DEFRAGMENTED_BYTES: Counter, "defragmented_bytes", Bytes, [],
+        "Bytes that were copied for that, before compression.";
     COMPRESSION_RAW: Counter, "compression_raw_bytes", Bytes, [],
         "Bytes of file data in packs that were written since the start.";
     COMPRESSION_STORED: Counter, "compression_stored_bytes", Bytes, [],

@@ -472,6 +472,7 @@ impl Gateway<'_> {
         let collector = status.collector;
         self.totals.shared_bytes += status.dedup.map_or(0, |dedup| dedup.saved_bytes);
         self.totals.rewritten_packs += collector.rewritten;
+        self.totals.defragmented_blocks += collector.defragmented_blocks;
         self.totals.orphans_deleted += collector.orphans_deleted;
         let (failed, ghosts) = self.world.bucket(|bucket| (bucket.failed, bucket.ghosts));
         self.totals.failed_requests += failed;

@@ -93,6 +93,7 @@ pub(crate) fn config(plan: &Plan) -> FsConfig {
         maps_at_once: 1 + (plan.seed % 2) as usize,
         // Simulated time passes fast, so that every object is old and background work need not pause.
         rewrite_below: 90,
+        defragment_after: Duration::from_millis(plan.seed % 2),
         background_rate: 1 << 30,
         background_requests: 1 << 20,
         orphan_grace: Duration::ZERO,

@@ -54,6 +54,8 @@ pub struct Totals {
     pub most_waiting: u64,
     /// Packs that were rewritten in the lives because they were mostly dead.
     pub rewritten_packs: u64,
+    /// Fragmented blocks that were copied into one place in the lives.
+    pub defragmented_blocks: u64,
     /// Packs that no metadata named and that were deleted in the lives.
     pub orphans_deleted: u64,
     /// Bytes that were not uploaded in the lives because the volume had them already.
@@ -140,6 +142,7 @@ impl AddAssign for Totals {
         self.log_loads += other.log_loads;
         self.most_waiting = self.most_waiting.max(other.most_waiting);
         self.rewritten_packs += other.rewritten_packs;
+        self.defragmented_blocks += other.defragmented_blocks;
         self.orphans_deleted += other.orphans_deleted;
         self.shared_bytes += other.shared_bytes;
         self.collected_packs += other.collected_packs;
@@ -186,6 +189,7 @@ impl fmt::Display for Totals {
             ("  log read for uploads", self.log_loads),
             ("checkpoints that waited", self.most_waiting),
             ("packs rewritten", self.rewritten_packs),
+            ("fragmented blocks copied", self.defragmented_blocks),
             ("orphans deleted", self.orphans_deleted),
             ("bytes found, not uploaded", self.shared_bytes),
             ("objects restored", self.restored),

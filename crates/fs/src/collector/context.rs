@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use forebay_clones::layers::Sources;
 use forebay_environment::Environment;
 use forebay_meta::Catalog;
 use forebay_pack_store::PackStore;
 use forebay_reduction::dedup::Sharing;
 
 use crate::FsConfig;
+use crate::fragments::Fragments;
 use crate::publisher::{Progress, Stage};
-use crate::state::{Foreground, Memory, Signals, StoreTrouble};
+use crate::state::{Foreground, Memory, Signals, SnapshotList, StoreTrouble};
 
 /// The rooms that the collector uses. It changes nothing in them; the publisher commits its changes between checkpoints.
 pub(crate) struct Context {
@@ -21,6 +23,10 @@ pub(crate) struct Context {
     pub(crate) memory: Arc<Memory>,
     pub(crate) signals: Arc<Signals>,
     pub(crate) foreground: Arc<dyn Foreground>,
+    pub(crate) fragments: Arc<Fragments>,
+    /// Where packs of a clone lie that are not its own.
+    pub(crate) sources: Sources,
+    pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) trouble: Arc<StoreTrouble>,
     pub(crate) progress: Arc<Progress>,
 }

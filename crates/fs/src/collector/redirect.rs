@@ -8,7 +8,7 @@ use forebay_meta::{Batch, Key};
 use forebay_types::{BlockKey, PackId};
 
 use super::Collector;
-use super::rewrite::Rewritten;
+use super::rewrite::{Redirected, Rewritten};
 use crate::publisher::{AccountUpdates, Committer, Halted};
 
 impl Collector {
@@ -19,10 +19,16 @@ impl Collector {
         committer: &Committer,
         rewritten: Rewritten,
     ) -> Result<(), Halted> {
-        let Rewritten { pack, moves, done } = rewritten;
+        let Rewritten {
+            pack,
+            moves,
+            rewrites,
+            done,
+        } = rewritten;
         let mut batch = Batch::new();
         let mut updates = AccountUpdates::default();
         let mut refused = BTreeSet::new();
+        let mut redirected = Redirected::default();
         for moving in &moves {
             let BlockKey { inode, block } = moving.block;
             let map = committer
@@ -31,6 +37,8 @@ impl Collector {
             let map: BlockMap = map.unwrap_or_default();
             match moving.apply(&map) {
                 Ok(Some(moved)) => {
+                    redirected.blocks += 1;
+                    redirected.bytes += moved.bytes;
                     batch.put(&Key::Block(moving.block), &moved.map);
                     updates.displace(moved.displaced);
                     updates.add(pack.id, moved.bytes);
@@ -60,15 +68,17 @@ impl Collector {
         if is_used {
             committer.noted_frames(&pack);
         }
-        let mut survey = self.survey.lock();
-        for pack in &refused {
-            survey.leave_alone(*pack);
+        if rewrites {
+            let mut survey = self.survey.lock();
+            for pack in &refused {
+                survey.leave_alone(*pack);
+            }
+            drop(survey);
+            let rewritten = packs.difference(&refused).count() as u64;
+            self.rewritten.fetch_add(rewritten, Ordering::Relaxed);
         }
-        drop(survey);
-        let rewritten = packs.difference(&refused).count() as u64;
-        self.rewritten.fetch_add(rewritten, Ordering::Relaxed);
         // While the volume stops, the receiver may be dropped.
-        let _ = done.send(());
+        let _ = done.send(redirected);
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use forebay_environment::backoff;
 use forebay_meta::record::{Extent, FrameAddress, Origin, PackRecord, Referrer};
 use forebay_meta::{Key, KeyRange, StoreError};
 use forebay_pack::{Frame, FrameRef, PackWriter};
-use forebay_pack_store::{FetchError, MOST_SPAN};
+use forebay_pack_store::{FetchError, Gaps, MOST_SPAN};
 use forebay_reduction::dedup::fingerprints;
 use forebay_types::{BLOCK_SIZE, BlockKey, ByteRange, PackId, bounded_u32, to_usize};
 use tokio::sync::oneshot;
@@ -24,18 +24,29 @@ use crate::publisher::{PutPack, address, known_frame};
 use crate::state::Stopped;
 
 /// How often a request for a pack may fail while the bucket answers others.
-const MOST_FAILURES: u32 = 5;
+pub(super) const MOST_FAILURES: u32 = 5;
 /// The most blocks whose maps one batch changes.
 const MOST_BLOCKS: usize = 4096;
+/// Requests of the commit that redirects maps.
+const COMMIT_REQUESTS: u64 = 2;
 /// Memory beside the copied bytes: one GET, and a frame of it that was compressed.
-const FRAMES_ON_THEIR_WAY: u64 = MOST_SPAN + BLOCK_SIZE;
+pub(super) const FRAMES_ON_THEIR_WAY: u64 = MOST_SPAN + BLOCK_SIZE;
 
 /// A new pack in the bucket, and the moves for which the publisher redirects maps to it.
 pub(super) struct Rewritten {
     pub(super) pack: PutPack,
     pub(super) moves: Vec<Move>,
+    /// Whether all that is live in the packs they were copied from has moved.
+    pub(super) rewrites: bool,
     /// Signals the end of the redirection.
-    pub(super) done: oneshot::Sender<()>,
+    pub(super) done: oneshot::Sender<Redirected>,
+}
+
+/// What refers to a copy now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Redirected {
+    pub(super) blocks: u64,
+    pub(super) bytes: u64,
 }
 
 /// Why copying did not complete.
@@ -56,13 +67,13 @@ impl From<StoreError> for Unfinished {
 }
 
 /// The live bytes of a block that move, and their sources.
-struct Wanted {
-    block: BlockKey,
-    extents: Vec<Extent>,
+pub(super) struct Wanted {
+    pub(super) block: BlockKey,
+    pub(super) extents: Vec<Extent>,
 }
 
 /// The same with the bytes of their new frames.
-struct Copied {
+pub(super) struct Copied {
     block: BlockKey,
     extents: Vec<Extent>,
     frames: Vec<(ByteRange, Vec<u8>)>,
@@ -122,18 +133,33 @@ impl Collector {
             }
             Err(Unfinished::Alone(pack, why)) => return self.give_up(pack, &why, work).await,
         };
-        let (done, is_done) = oneshot::channel();
-        let (pack, moves) = rewritten;
-        let copied_bytes = pack.record.raw_bytes;
-        *self.copied.lock() = Some(Rewritten { pack, moves, done });
-        self.context.signals.wake_publisher();
-        if is_done.await.is_err() {
-            // The volume has stopped.
-            return Step::Idle;
+        let copied_bytes = rewritten.0.record.raw_bytes;
+        if self.redirected(rewritten, true, &mut work).await.is_none() {
+            return Step::Waits;
         }
         self.failures.store(0, Ordering::Relaxed);
         self.copied_bytes.fetch_add(copied_bytes, Ordering::Relaxed);
         Step::Worked(work)
+    }
+
+    /// Has the publisher redirect maps to a copy. It `rewrites` packs, or only brings parts of blocks together. `None` if the
+    /// volume has stopped.
+    pub(super) async fn redirected(
+        &self,
+        (pack, moves): (PutPack, Vec<Move>),
+        rewrites: bool,
+        work: &mut Work,
+    ) -> Option<Redirected> {
+        let (done, is_done) = oneshot::channel();
+        *self.copied.lock() = Some(Rewritten {
+            pack,
+            moves,
+            rewrites,
+            done,
+        });
+        self.context.signals.wake_publisher();
+        work.requests += COMMIT_REQUESTS;
+        is_done.await.ok()
     }
 
     /// Leaves a pack alone that cannot be copied, unless it is gone because nothing of it is live any more.
@@ -172,7 +198,8 @@ impl Collector {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let copied = self.copy_blocks(wanted, work).await?;
+        // Most bytes of these packs are dead, so most bytes between their frames are gaps.
+        let copied = self.copy_blocks(wanted, Gaps::Unlimited, work).await?;
         self.put_copy(copied, lease, work).await.map(Some)
     }
 
@@ -279,9 +306,10 @@ impl Collector {
     }
 
     /// Fetches the bytes that move, with few large GETs.
-    async fn copy_blocks(
+    pub(super) async fn copy_blocks(
         &self,
         wanted: Vec<Wanted>,
+        gaps: Gaps,
         work: &mut Work,
     ) -> Result<Vec<Copied>, Unfinished> {
         let mut copied: Vec<Copied> = wanted.into_iter().map(Copied::of).collect();
@@ -289,7 +317,7 @@ impl Collector {
             let frames: HashSet<FrameAddress> = block.extents.iter().map(|e| e.frame).collect();
             frames.into_iter().map(move |frame| (frame, at))
         });
-        for span in spans_of(frames.collect()) {
+        for span in spans_of(frames.collect(), gaps) {
             let stored = self
                 .context
                 .packs
@@ -314,7 +342,7 @@ impl Collector {
     }
 
     /// Builds a pack of the bytes and puts it into the bucket: until it has arrived, or the volume stops.
-    async fn put_copy(
+    pub(super) async fn put_copy(
         self: &Arc<Self>,
         copied: Vec<Copied>,
         _lease: Lease,

@@ -4,6 +4,8 @@ use forebay_meta::record::BlockMap;
 use forebay_types::{BlockIndex, BlockKey, Inode};
 
 use super::*;
+use crate::fragments::Fragments;
+use crate::state::SnapshotList;
 use crate::testing::{Idle, World};
 
 const OLD: PackId = PackId(1);
@@ -26,6 +28,9 @@ pub(super) fn context(world: &World) -> Context {
         memory: world.memory.clone(),
         signals: world.signals.clone(),
         foreground: Arc::new(Idle),
+        fragments: Arc::new(Fragments::new(None)),
+        sources: Default::default(),
+        snapshots: Arc::new(SnapshotList::new(0, Default::default(), [])),
         trouble: world.trouble.clone(),
         progress: world.progress.clone(),
     }

@@ -225,6 +225,10 @@ impl Files {
             inode: node.inode,
             block,
         };
+        // A map of changes that are not published yet is about to change.
+        if !plan.early.iter().any(|(early, _)| *early == block) {
+            self.fragments.read(key, &map);
+        }
         let mut wanted = wanted_frames(&map, gaps);
         let mut spare = None;
         if reply.is_none() {

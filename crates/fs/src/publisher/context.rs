@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::FsConfig;
 use crate::damages::Damages;
+use crate::fragments::Fragments;
 use crate::state::{
     Closed, EagerUploads, Foreground, LoggedBytes, Memory, Node, Signals, SnapshotList,
     StoreTrouble, TakenOver,
@@ -78,6 +79,7 @@ pub(crate) struct Context {
     pub(crate) signals: Arc<Signals>,
     pub(crate) trouble: Arc<StoreTrouble>,
     pub(crate) damages: Arc<Damages>,
+    pub(crate) fragments: Arc<Fragments>,
     pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) source: Arc<dyn CheckpointSource>,
     pub(crate) foreground: Arc<dyn Foreground>,

@@ -202,6 +202,9 @@ impl Publisher {
             } else {
                 batch.put(&key, &map);
             }
+            self.context
+                .fragments
+                .published(BlockKey { inode, block }, &map);
         }
         let used = taken("bytes of a file", then.record.used + added, lost);
         self.note_truncated(inode, &then.record.truncated, &truncated, batch);

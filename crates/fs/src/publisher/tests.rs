@@ -57,6 +57,7 @@ async fn scene_with(
         snapshots: Arc::new(crate::state::SnapshotList::new(0, Default::default(), [])),
         source: source.clone(),
         foreground: Arc::new(Idle),
+        fragments: Arc::new(crate::fragments::Fragments::new(None)),
     };
     let proof = Arc::new(Proof::new(&world.store));
     Scene {

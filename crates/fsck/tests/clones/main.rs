@@ -11,6 +11,7 @@ mod cached;
 mod cut;
 mod cuts;
 mod deferred;
+mod fragments;
 mod histories;
 mod measure;
 #[allow(dead_code, reason = "each test uses some of it")]
