@@ -2,7 +2,9 @@
 //!
 //! The rows are pieces of work, one after the other, on volumes with the default settings: one of small files, one with
 //! a large file, and some with a file that was written in pieces of 4 KiB in any order, with a flush after each of so
-//! many parts. Each begins when the bucket has the state before it, and ends when it has all of the work.
+//! many parts. That file is read by a gateway with nothing in memory, then by one whose collector copies fragmented blocks
+//! into one place (at once and as fast as it can, where the default waits a minute), then by a third one.
+//! Each row begins when the bucket has the state before it, and ends when it has all of the work.
 //! Names are made as the kernel's client makes them: CREATE, then a WRITE that is stable before its reply. The bucket
 //! is in memory; the counts are those of S3 except retries, pages of listings (1,000 names each) and parts of uploads.
 //!
@@ -76,13 +78,19 @@ impl Gateway {
     }
 
     async fn open(bucket: Store) -> Result<Gateway, Failure> {
+        Gateway::open_with(bucket, |_| ()).await
+    }
+
+    async fn open_with(bucket: Store, set: impl FnOnce(&mut FsConfig)) -> Result<Gateway, Failure> {
         let local = tempfile::tempdir_in(surroundings::memory_folder())?;
         let requests = Arc::new(CountingStore::new(bucket.store.clone()));
         let counted = Store {
             store: requests.clone(),
             ..bucket.clone()
         };
-        let volume = Volume::open(&counted, FsConfig::new(local.path().to_owned())).await?;
+        let mut config = FsConfig::new(local.path().to_owned());
+        set(&mut config);
+        let volume = Volume::open(&counted, config).await?;
         Ok(Gateway {
             volume,
             requests,
@@ -93,8 +101,12 @@ impl Gateway {
 
     /// A gateway on the same bucket, on a machine that has nothing of it.
     async fn elsewhere(self) -> Result<Gateway, Failure> {
+        self.elsewhere_with(|_| ()).await
+    }
+
+    async fn elsewhere_with(self, set: impl FnOnce(&mut FsConfig)) -> Result<Gateway, Failure> {
         self.volume.close(Duration::from_secs(60)).await;
-        Gateway::open(self.bucket).await
+        Gateway::open_with(self.bucket, set).await
     }
 
     async fn close(self) {
@@ -392,22 +404,51 @@ async fn measure(effort: Effort) -> Result<String, Failure> {
     Ok(table.text)
 }
 
-/// The row of a file that was written in pieces in this many checkpoints.
+/// The rows of a file that was written in pieces in this many checkpoints.
 async fn fragmented(table: &mut Table, checkpoints: u64) -> Result<(), Failure> {
+    const NEVER: Duration = Duration::ZERO;
     let bytes = table.effort.fragmented_bytes;
-    let gateway = Gateway::new(&format!("pieces-{checkpoints}")).await?;
+    let mut gateway = Gateway::new(&format!("pieces-{checkpoints}")).await?;
+    gateway = gateway
+        .elsewhere_with(|config| config.defragment_after = NEVER)
+        .await?;
     let inode = gateway
         .create_in_pieces("pieces", bytes, checkpoints)
         .await?;
-    let gateway = gateway.elsewhere().await?;
+    gateway = gateway
+        .elsewhere_with(|config| config.defragment_after = NEVER)
+        .await?;
     let name = format!(
         "a file of {} MiB written in random 4 KiB pieces over {checkpoints} checkpoints, read, with nothing in memory",
         bytes / MIB
     );
-    table
-        .row(&name, &gateway, async |gateway| {
-            gateway.read_all(inode, bytes).await
+    let read = async |gateway: &Gateway| gateway.read_all(inode, bytes).await;
+    table.row(&name, &gateway, read).await?;
+    gateway = gateway
+        .elsewhere_with(|config| {
+            config.defragment_after = Duration::from_millis(1);
+            config.background_rate = 1 << 30;
+            config.background_requests = 10_000;
         })
+        .await?;
+    // The collector begins with a commit.
+    gateway.create("other", 4 * KIB).await?;
+    table
+        .row(
+            "the same, and copied into one place",
+            &gateway,
+            async |gateway| {
+                read(gateway).await?;
+                while gateway.volume.status().collector.fragmented_blocks > 0 {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                Ok(())
+            },
+        )
+        .await?;
+    gateway = gateway.elsewhere().await?;
+    table
+        .row("read again, with nothing in memory", &gateway, read)
         .await?;
     gateway.close().await;
     Ok(())
