@@ -55,7 +55,7 @@ impl Effort {
         files: 50,
         large_bytes: 8 * MIB,
         fragmented_bytes: 8 * MIB,
-        checkpoints: &[3],
+        checkpoints: &[6],
         quiet: Duration::from_millis(100),
         idle: Duration::from_millis(100),
     };

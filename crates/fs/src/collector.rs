@@ -252,7 +252,8 @@ impl Collector {
             return Step::Waits;
         }
         // A block that is copied leaves its packs, so fewer bytes of them are left to rewrite. But packs must not wait for ever.
-        let is_first = !is_ordered && self.steps.fetch_add(1, Ordering::Relaxed) % TURNS != 0;
+        let step = self.steps.fetch_add(1, Ordering::Relaxed);
+        let is_first = !is_ordered && !step.is_multiple_of(TURNS);
         if is_first {
             let step = self.defragment().await;
             if !matches!(step, Step::Idle) {
