@@ -339,3 +339,77 @@ async fn a_directory_whose_files_were_made_among_others_is_listed_in_few_request
     // Not one for each of them. A clock would count too much on a busy machine.
     assert!(requests <= 20, "{requests} requests");
 }
+
+/// The names of a directory that is so many levels below the root.
+const FAN: [usize; 4] = [4, 8, 8, 8];
+
+/// A volume with a tree of five levels, made level by level in many checkpoints, so that no path lies together.
+async fn deep(files: usize) -> Store {
+    let near = Store::new(
+        Arc::new(InMemory::new()),
+        Path::from("away"),
+        "s3://far/away".to_owned(),
+        RetrySettings::default(),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let made = Volume::format_and_open(&near, config(folder.path())).await;
+    let (volume, caller) = (made.unwrap(), Credentials::ROOT);
+    let mut level = vec![Inode::ROOT];
+    for fan in FAN {
+        let mut next = Vec::new();
+        for number in 0..fan {
+            for above in &level {
+                let (set, kind) = (SetAttributes::default(), NewNode::Directory);
+                let name = format!("directory {number}");
+                let made = volume.make(&caller, *above, name.as_bytes(), kind, &set);
+                next.push(made.await.unwrap().attributes.inode);
+            }
+        }
+        volume.flush().await.unwrap();
+        level = next;
+    }
+    let mode = CreateMode::Guarded(SetAttributes::default());
+    for number in 0..files / level.len() {
+        for above in &level {
+            let name = format!("file {number}");
+            let made = volume.create(&caller, *above, name.as_bytes(), &mode);
+            let file = made.await.unwrap().attributes.inode;
+            let written = volume.write(&caller, file, 0, &CONTENT[..1000], Stability::Unstable);
+            written.await.unwrap();
+        }
+        volume.flush().await.unwrap();
+    }
+    volume.close(Duration::from_secs(60)).await;
+    near
+}
+
+#[tokio::test(start_paused = true)]
+#[ignore = "a measurement: on a busy machine the paused clock jumps while other threads work, and it counts too much"]
+async fn measured_path_of_five_names() {
+    for files in [2048, 20_480, 81_920] {
+        let near = deep(files).await;
+        let (volume, counts, _folder) = opened(&near).await;
+        let caller = Credentials::ROOT;
+        for turn in 0..4 {
+            let (mut at, mut ticks, mut requests) = (Inode::ROOT, Vec::new(), 0);
+            for (depth, fan) in FAN.iter().enumerate() {
+                let name = format!("directory {}", (turn + depth) % fan);
+                let looked = volume.lookup(&caller, at, name.as_bytes());
+                let (found, took, asked) = cost(&counts, looked).await;
+                (at, requests) = (found.unwrap().inode, requests + asked);
+                ticks.push(took);
+            }
+            let (found, took, asked) = cost(&counts, volume.lookup(&caller, at, b"file 0")).await;
+            ticks.push(took);
+            let file = found.unwrap().inode;
+            let (read, took, more) = cost(&counts, volume.read(&caller, file, 0, 1000)).await;
+            read.unwrap();
+            ticks.push(took);
+            let all: u128 = ticks.iter().sum();
+            eprintln!(
+                "{files} files, path {turn}: {all} round trips {ticks:?}, {} requests",
+                requests + asked + more
+            );
+        }
+    }
+}
