@@ -44,6 +44,7 @@ fn unusual() -> Places {
         "7",
         "9MiB",
         "66",
+        "2m30s",
         "33MiB",
         "12",
         "1h",
