@@ -41,28 +41,30 @@ impl Collector {
             return Step::Idle;
         }
         let mut work = Work::default();
-        let copied = match self.copy_together(&group, &mut work).await {
-            Ok(copied) => copied,
+        let (copied, failed) = match self.copy_together(&group, &mut work).await {
+            Ok(copied) => (copied, None),
             Err(Unfinished::Busy) => return Step::Busy,
-            Err(Unfinished::Later(why)) => {
+            Err(Unfinished::Later(pack, why)) => {
                 // A failure says nothing about the blocks while other requests fail as well.
                 if self.context.trouble.current().is_some()
                     || self.failures.fetch_add(1, Ordering::Relaxed) < MOST_FAILURES
                 {
                     return Step::Later(why);
                 }
-                tracing::warn!("fragmented blocks stay as they are: {why}");
-                None
+                (None, Some((pack, why)))
             }
-            Err(Unfinished::Alone(pack, why)) => {
-                tracing::warn!("fragmented blocks stay as they are: pack {pack}: {why}");
+            Err(Unfinished::Alone(pack, why)) => (None, Some((Some(pack), why))),
+        };
+        if let Some((pack, why)) = failed {
+            tracing::warn!("fragmented blocks stay as they are: {why}");
+            // The others of the group are copied without these.
+            if let Some(pack) = pack {
                 match self.blocks_in(&group, pack).await {
                     Ok(blocks) => group.blocks = blocks,
                     Err(error) => return Step::Later(error.to_string()),
                 }
-                None
             }
-        };
+        }
         if let Some(copied) = copied {
             let Some(redirected) = self.redirected(copied, false, &mut work).await else {
                 return Step::Waits;

@@ -192,7 +192,7 @@ impl Collector {
                 );
                 return Ok(false);
             }
-            Err(Unfinished::Later(why)) => return Err(why),
+            Err(Unfinished::Later(_, why)) => return Err(why),
             Err(Unfinished::Busy) => return Err("the gateway is busy".to_owned()),
         };
         for block in blocks {

@@ -53,8 +53,8 @@ pub(super) struct Redirected {
 pub(super) enum Unfinished {
     /// Other tasks need the memory.
     Busy,
-    /// The bucket does not answer well.
-    Later(String),
+    /// The bucket does not answer well, or not when it is asked for this pack.
+    Later(Option<PackId>, String),
     /// A pack cannot be rewritten.
     Alone(PackId, String),
 }
@@ -62,7 +62,7 @@ pub(super) enum Unfinished {
 impl From<StoreError> for Unfinished {
     fn from(error: StoreError) -> Self {
         // The tasks that need damaged metadata find and report them.
-        Unfinished::Later(error.to_string())
+        Unfinished::Later(None, error.to_string())
     }
 }
 
@@ -121,7 +121,7 @@ impl Collector {
             Ok(Some(copy)) => copy,
             Ok(None) => return Step::Worked(work),
             Err(Unfinished::Busy) => return Step::Busy,
-            Err(Unfinished::Later(why)) => {
+            Err(Unfinished::Later(pack, why)) => {
                 // A failure says nothing about the pack while other requests fail as well.
                 if self.context.trouble.current().is_some()
                     || self.failures.fetch_add(1, Ordering::Relaxed) < MOST_FAILURES
@@ -129,7 +129,8 @@ impl Collector {
                     return Step::Later(why);
                 }
                 // The bucket answers other requests, so something is wrong with this pack.
-                return self.give_up(group[0], &why, work).await;
+                let pack = pack.unwrap_or(group[0]);
+                return self.give_up(pack, &why, work).await;
             }
             Err(Unfinished::Alone(pack, why)) => return self.give_up(pack, &why, work).await,
         };
@@ -401,7 +402,7 @@ impl Collector {
             self.context.signals.stop(Stopped::Failed(format!(
                 "a pack could not be encoded: {error}"
             )));
-            Unfinished::Later("the volume has stopped".into())
+            Unfinished::Later(None, "the volume has stopped".into())
         })?;
         let bytes = finished.bytes;
         let (mut attempt, mut is_doubtful) = (1, false);
@@ -461,7 +462,7 @@ fn shared(frame: &FrameRef, first: BlockKey, block: BlockKey, range: ByteRange) 
 
 fn unfinished(pack: PackId, error: FetchError) -> Unfinished {
     match error {
-        FetchError::Unavailable(why) => Unfinished::Later(why),
+        FetchError::Unavailable(why) => Unfinished::Later(Some(pack), why),
         FetchError::Damaged(why) => Unfinished::Alone(pack, why),
     }
 }

@@ -6,7 +6,7 @@ use forebay_fs::{Compression, Dedup, Expected, FsConfig, Levels};
 use forebay_types::Inode;
 use forebay_vfs::Stability;
 
-use super::{MIB, eager, nudge, unhurried};
+use super::{MIB, eager, nudge, nudged_until, unhurried};
 use crate::common::{Bucket, Life, eventually, pattern};
 use crate::sealing::key_file;
 use crate::snapshots::{delete, snapshot};
@@ -263,4 +263,33 @@ fn blocks_of_a_sealed_and_compressed_volume_are_copied_as_well() {
     assert!(life.read(inode, 0, LEN) == content);
     life.stop();
     assert!(cold_gets(&bucket, inode, &content) <= FEW);
+}
+
+#[test]
+fn a_block_that_is_damaged_does_not_keep_others_from_being_copied() {
+    let bucket = Bucket::new();
+    let life = bucket.start(never);
+    let damaged = life.create(b"damaged");
+    let bytes = scatter(&life, damaged, 1);
+    // Frames of the first page and of every twelfth one.
+    let (pack, len) = bucket.packs().remove(0);
+    let fine = life.create(b"fine");
+    let content = scatter(&life, fine, 2);
+    life.stop();
+    let mut stored = std::fs::read(&pack).unwrap();
+    stored[len as usize / 2] ^= 1;
+    std::fs::write(&pack, &stored).unwrap();
+
+    let life = bucket.start_elsewhere(soon);
+    let place = bucket.packs().iter().position(|(other, _)| *other == pack);
+    let page = (place.unwrap() + 1) * PAGE;
+    assert!(life.read(damaged, page as u64, PAGE) == bytes[page..page + PAGE]);
+    assert!(life.read(fine, 0, LEN) == content);
+    assert_eq!(life.volume.status().collector.fragmented_blocks, 2);
+    // The frame might have been damaged on its way: it is fetched again after each of some commits.
+    nudged_until(&life, "the other one is copied, and both rest", || {
+        defragmented(&life) == 1 && life.volume.status().collector.fragmented_blocks == 0
+    });
+    life.stop();
+    assert!(cold_gets(&bucket, fine, &content) <= FEW);
 }
