@@ -146,8 +146,8 @@ settings! {
         pack_bytes: Size = Fixed("8MiB"), "1MiB" to "64MiB";
         /// A pack is rewritten in the background when less than this percentage of it is in use; 0 is never.
         rewrite_below: u32 = Fixed("50"), "0" to "90";
-        /// A block that takes more than four GETs is copied into one place in the background when it was not published
-        /// for this time; `0s` is never.
+        /// A fragmented block, which takes several GETs, is copied into one place in the background when it was not
+        /// published for this time; `0s` is never.
         defragment_after: Duration = Fixed("1m"), "0s" to "3650d";
         /// Bytes per second that garbage collection in the background may read and write.
         background_rate: Size = Fixed("16MiB"), "64KiB" to "16GiB";

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   published, or read ----------> known -----------------> due ----------> copied into one place -----> at rest
-//!     a map that needs more          |  no publication        the worst       by the collector             |
-//!     GETs than a block has MiB      |  for a while           first                                        |
+//!     a map that needs               |  no publication        the worst       by the collector             |
+//!     several GETs                   |  for a while           first                                        |
 //!                                    '-- published again: the while begins again                           |
 //!                       fragmented again: the next rest is twice as long -- for ten times as long, then ---'
 //! ```
@@ -23,9 +23,11 @@ use tokio::time::Instant;
 
 /// The most blocks in the list: 64 GiB of files.
 const MOST: usize = 16 << 10;
-/// A block with more GETs is fragmented: one for each MiB of a full block. A shorter one gains too little to be copied for
-/// less.
-const ENOUGH: usize = (BLOCK_SIZE >> 20) as usize;
+/// A block with more GETs is fragmented. A reader in a row gets about 2 MiB ahead at once, so that blocks in two places
+/// take about one GET for each MiB.
+const ENOUGH: usize = 2;
+/// The same for a block with less than half of its bytes, which gains too little to be copied for so few GETs.
+const ENOUGH_FOR_A_SHORT_ONE: usize = 4;
 /// The first rest of a block, as a multiple of the time that it must not have been published.
 const FIRST_REST: u32 = 10;
 /// The longest rest.
@@ -85,7 +87,11 @@ fn fragmented(map: &BlockMap) -> Option<usize> {
     if map.extents().len() <= ENOUGH {
         return None;
     }
-    Some(gets(map.extents().iter())).filter(|gets| *gets > ENOUGH)
+    let enough = match map.mapped_bytes() < BLOCK_SIZE / 2 {
+        true => ENOUGH_FOR_A_SHORT_ONE,
+        false => ENOUGH,
+    };
+    Some(gets(map.extents().iter())).filter(|gets| *gets > enough)
 }
 
 impl Fragments {
@@ -278,10 +284,12 @@ mod tests {
     }
 
     #[test]
-    fn more_than_four_gets_are_too_many() {
+    fn more_than_two_gets_are_too_many_and_more_than_four_for_a_short_block() {
         for (bytes, packs, expected) in [
-            (BLOCK_SIZE, 4, None),
-            (BLOCK_SIZE, 5, Some(5)),
+            (BLOCK_SIZE, 2, None),
+            (BLOCK_SIZE, 3, Some(3)),
+            (BLOCK_SIZE / 2, 3, Some(3)),
+            (MIB, 4, None),
             (MIB / 4, 4, None),
             (MIB / 4, 5, Some(5)),
         ] {
