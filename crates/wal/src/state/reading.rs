@@ -40,8 +40,9 @@ impl State {
 
     /// Removes a reader of the segment that begins at `base`, and recycles what has waited for it.
     pub(crate) fn end_reading(&mut self, base: Lsn, due: &mut Vec<Waker>) {
+        // An empty segment before it has the same base.
         let mut segments = self.retained.iter_mut();
-        if let Some(segment) = segments.find(|segment| segment.base() == base) {
+        if let Some(segment) = segments.rfind(|segment| segment.base() == base) {
             segment.readers -= 1;
         }
         self.recycle(Lsn::ZERO, due);
