@@ -178,8 +178,8 @@ impl Fragments {
         group
     }
 
-    /// Begins the rest of a block that was copied, or that gains nothing by a copy, `as_of` so many publications. Those since
-    /// are noted.
+    /// Begins the rest of a block that was copied, or that gains nothing by a copy. `as_of` is the number of publications that
+    /// its [group](Group) had for it: a block that was published since stays fragmented.
     pub(crate) fn rest(&self, block: BlockKey, as_of: u64) {
         let Some(quiet) = self.quiet else { return };
         let now = Instant::now();

@@ -340,7 +340,7 @@ async fn a_directory_whose_files_were_made_among_others_is_listed_in_few_request
     assert!(requests <= 20, "{requests} requests");
 }
 
-/// The names of a directory that is so many levels below the root.
+/// The number of names in a directory, by its level below the root.
 const FAN: [usize; 4] = [4, 8, 8, 8];
 
 /// A volume with a tree of five levels, made level by level in many checkpoints, so that no path lies together.

@@ -15,7 +15,7 @@ use crate::snapshots::{delete, snapshot};
 const LEN: usize = 4 * MIB as usize;
 /// Large enough that the block's map has room for all: an upload writes a block with more in one piece.
 const PAGE: usize = 16 << 10;
-/// Every page was written in one of so many checkpoints, none beside another of the same one.
+/// The number of checkpoints that write the pages in turns: adjoining pages come from different ones.
 const PLACES: usize = 12;
 /// GETs for a file in one place: one for each READ.
 const FEW: usize = LEN / MIB as usize;
