@@ -9,6 +9,7 @@
 #
 # | what takes part   | serves                              | needs                                  |
 # | Forebay           | a volume in MinIO, log on disk      | MinIO, or Go to build it               |
+# | Forebay sealed    | the same, with data and log sealed and deduplication | MinIO, or Go to build it |
 # | nfs-ganesha       | a local folder                      | root; ganesha.nfsd with its VFS module, rpcbind |
 # | nfsserve          | a file system in memory             |                                        |
 # | rclone serve nfs  | a bucket of the same MinIO          | rclone                                 |
@@ -104,14 +105,24 @@ mkdir -p "$BESIDE_BUCKETS"/{rclone,s3fs,juicefs,juicefs-writeback}
 start_minio "$BESIDE_MINIO" "$BESIDE_BUCKETS" "$(free_port)"
 at_exit 'end_process $STORE_PID 5'
 
+# start_forebay NAME VOLUME [OPTION ...]
 start_forebay() {
-    local port
+    local name=$1 volume=$2 port
+    shift 2
     port=$(free_port)
-    start_gateway "$FB_BINARY" "$port" "$WORK/forebay.log" --store s3://forebay/volume --data-dir "$WORK/data" \
-        --clients "127.0.0.1,$GUESTS" --squash no_root_squash
-    at_exit 'end_process $GATEWAY_PID 20'
-    takes_part Forebay "$port" "$port" / "on the local disk, flushed; in the bucket seconds later" \
-        "'$FB_BINARY' flush --data-dir '$WORK/data' >'$WORK/flush.log'"
+    start_gateway "$FB_BINARY" "$port" "$WORK/$volume.log" --store "s3://forebay/$volume" --data-dir "$WORK/$volume" \
+        --clients "127.0.0.1,$GUESTS" --squash no_root_squash "$@"
+    at_exit "end_process $GATEWAY_PID 20"
+    takes_part "$name" "$port" "$port" / "on the local disk, flushed; in the bucket seconds later" \
+        "'$FB_BINARY' flush --data-dir '$WORK/$volume' >'$WORK/flush.log'"
+}
+
+# The same with all that changes what is in the bucket.
+start_everything() {
+    local name='Forebay sealed'
+    wanted "$name" || return 0
+    (umask 077 && head -c 32 /dev/urandom >"$WORK/key")
+    start_forebay "$name" everything --encryption aes-256-gcm --key-file "$WORK/key" --seal-log on --dedup full
 }
 
 start_ganesha() {
@@ -245,7 +256,8 @@ start_local() {
     TAKE_PART+=(--folder "$name=$WORK/local" --promise "$name=data: on the local disk, flushed; names: in the kernel's memory")
 }
 
-start_forebay
+start_forebay Forebay volume
+start_everything
 start_s3fs
 start_juicefs JuiceFS juicefs "data: in the bucket; names, and where data lie: in a database on the local disk, flushed now and then" ""
 start_ganesha
