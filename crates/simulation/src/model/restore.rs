@@ -26,6 +26,13 @@ pub(crate) enum Stage {
     Finish { from: u64 },
 }
 
+/// Leaves the size of a restored file, and not its content.
+fn lose_content(object: &mut Object) {
+    if let Some(grafted) = object.grafted.take() {
+        object.body = Body::Regular(grafted.without);
+    }
+}
+
 impl State {
     /// The changes that restore `top` of this state: a directory after its names.
     pub(crate) fn stages(&self, top: u64) -> Vec<Stage> {
@@ -112,6 +119,11 @@ impl State {
         };
         let lost = self.objects().filter(|(_, object)| is_lost(object));
         let lost: Vec<u64> = lost.map(|(inode, _)| inode).collect();
+        // A client may remove what a restore has left.
+        let trash = self.trash().filter(|(_, trashed)| is_lost(&trashed.object));
+        let trash: Vec<_> = trash
+            .map(|(inode, trashed)| (inode, trashed.clone()))
+            .collect();
         let snapshots: Vec<_> = self
             .snapshots
             .iter()
@@ -119,16 +131,18 @@ impl State {
             .filter(|(name, left)| !Arc::ptr_eq(left, &self.snapshots[*name]))
             .map(|(name, left)| (name.clone(), left))
             .collect();
-        if lost.is_empty() && snapshots.is_empty() {
+        if lost.is_empty() && trash.is_empty() && snapshots.is_empty() {
             return self.clone();
         }
         let mut state = self.as_ref().clone();
         for inode in lost {
-            if let Some(object) = state.change(inode)
-                && let Some(grafted) = object.grafted.take()
-            {
-                object.body = Body::Regular(grafted.without);
+            if let Some(object) = state.change(inode) {
+                lose_content(object);
             }
+        }
+        for (inode, mut trashed) in trash {
+            lose_content(Arc::make_mut(&mut trashed.object));
+            state.trash.insert(inode, Arc::new(trashed));
         }
         state.snapshots.extend(snapshots);
         Arc::new(state)
