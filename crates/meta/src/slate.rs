@@ -92,6 +92,7 @@ use checksummed::{ChecksummedStore, Damaged};
 use clock::VolumeClock;
 use commit::Unflushed;
 use engine::engine_settings;
+use first_looks::FirstLooks;
 use housekeeping::{Housekeeper, Upkeep, table_bytes};
 use kept::Kept;
 use no_log::NoLog;
@@ -178,6 +179,8 @@ pub struct SlateStore {
     newest: Newest,
     kept: Kept,
     cache: Option<OpenCache>,
+    /// Of the tables at the opening. None without a cache.
+    first_looks: FirstLooks,
 }
 
 impl SlateStore {
@@ -243,6 +246,10 @@ impl SlateStore {
         giving.end_opening();
         let (kept_store, kept_path) = (store.clone(), path.clone());
         let kept = Kept::of_open_store(kept_store, kept_path, settings.timeout, cache.as_ref());
+        let first_looks = match &cache {
+            Some(cache) => FirstLooks::new(&db.manifest(), cache.first_look_bytes()),
+            None => FirstLooks::none(),
+        };
         clock.follow(&db);
         let changed = Arc::new(Notify::new());
         let housekeeper = Housekeeper::start(
@@ -268,6 +275,7 @@ impl SlateStore {
             newest,
             kept,
             cache,
+            first_looks,
         })
     }
 
@@ -342,7 +350,11 @@ fn read_options() -> ReadOptions {
 impl MetaStore for SlateStore {
     async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         let options = read_options();
-        self.read(|| self.db.get_with_options(key, &options)).await
+        let get = || {
+            let get = self.db.get_with_options(key, &options);
+            self.first_looks.with_key(&self.db, key, get)
+        };
+        self.read(get).await
     }
 
     async fn scan(
@@ -365,6 +377,7 @@ impl MetaStore for SlateStore {
             }
             Ok(found)
         };
+        let scan = || self.first_looks.with_scan(&self.db, range, scan());
         self.read(scan).await
     }
 

@@ -63,6 +63,9 @@ impl Cache {
     }
 }
 
+/// The part of the cache that one first look may take, as a divisor.
+const FIRST_LOOK_PART: u64 = 4;
+
 /// The cache of an open store.
 pub(super) struct OpenCache {
     shared: Cache,
@@ -96,9 +99,9 @@ impl OpenCache {
         self.shared.clone()
     }
 
-    /// Limit of its bytes.
-    pub(super) fn limit_bytes(&self) -> u64 {
-        self.limit_bytes
+    /// The most bytes that are read before one look-up, so that it still finds them.
+    pub(super) fn first_look_bytes(&self) -> u64 {
+        self.limit_bytes / FIRST_LOOK_PART
     }
 
     /// Lets a store use this cache.

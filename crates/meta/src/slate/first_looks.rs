@@ -5,7 +5,10 @@
 //! read together before that, so that a look-up takes one round trip for all of them, and one for the block.
 //!
 //! Beside the look-up, all blocks of each small table that may have the key are read. Later look-ups in those tables take no
-//! round trip.
+//! round trip. Beside the first look-up of all, indexes and filters of other tables are read too, so that later ones find them.
+//!
+//! The tables are those of one moment: of a reader's state, or of the opening of the store. Tables that a later commit or merge
+//! has made are read as SlateDB reads them, and those that are gone are left out.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,13 +17,21 @@ use futures_util::StreamExt;
 use futures_util::future::join;
 use futures_util::stream::iter;
 use slatedb::manifest::{SsTableId, SsTableView};
-use slatedb::{CacheTarget, DbCacheManagerOps, DbReader, VersionedManifest};
+use slatedb::{CacheTarget, DbCacheManagerOps, VersionedManifest};
+
+use crate::key::KeyRange;
 
 /// Requests at the same time: enough for all places to look for a key, two for each, unless merges are far behind.
 const AT_ONCE: usize = 128;
 
+/// Of how many tables, beginning with the newest, index and filter are read beside the first look-up of all.
+const AT_FIRST: usize = 64;
+
 /// A table with at most these bytes of blocks is small. One GET reads them all, in about the time of one for a single block.
 const SMALL: u64 = 256 << 10;
+
+/// Through which parts of tables are read: an open store, or a reader.
+type Tables = dyn DbCacheManagerOps + Sync;
 
 /// The tables of one state.
 pub(super) struct FirstLooks {
@@ -29,6 +40,8 @@ pub(super) struct FirstLooks {
     places: Vec<Vec<Table>>,
     /// Most bytes that are read before one look-up: the cache must keep them until then.
     room: u64,
+    /// Whether there was a look-up.
+    begun: AtomicBool,
 }
 
 struct Table {
@@ -55,7 +68,7 @@ struct Piece {
 struct Parts {
     /// Indexes and filters, before the look-up.
     before: Vec<(SsTableId, CacheTarget)>,
-    /// Tables whose blocks are read beside it.
+    /// What is read beside it: blocks of small tables, and what later look-ups need of other tables.
     beside: Vec<(SsTableId, CacheTarget)>,
 }
 
@@ -111,6 +124,16 @@ impl FirstLooks {
         FirstLooks {
             places: unmerged.chain(merged).collect(),
             room,
+            begun: AtomicBool::new(false),
+        }
+    }
+
+    /// Reads nothing before a look-up.
+    pub(super) fn none() -> FirstLooks {
+        FirstLooks {
+            places: Vec::new(),
+            room: 0,
+            begun: AtomicBool::new(true),
         }
     }
 
@@ -128,21 +151,22 @@ impl FirstLooks {
     /// not read again. If a table cannot be read, the look-up reports that.
     pub(super) async fn with_key<T>(
         &self,
-        reader: &DbReader,
+        reader: &Tables,
         key: &[u8],
         look_up: impl Future<Output = T>,
     ) -> T {
         self.of_key(key).read_with(reader, look_up).await
     }
 
-    /// The same for a scan of keys from `first` on, before `end` unless that is empty.
+    /// The same for a scan of `range`.
     pub(super) async fn with_scan<T>(
         &self,
-        reader: &DbReader,
-        (first, end): (&[u8], &[u8]),
+        reader: &Tables,
+        range: &KeyRange,
         scan: impl Future<Output = T>,
     ) -> T {
-        self.of_scan(first, end).read_with(reader, scan).await
+        let parts = self.of_scan(&range.start, &range.end);
+        parts.read_with(reader, scan).await
     }
 
     fn of_key(&self, key: &[u8]) -> Parts {
@@ -150,14 +174,14 @@ impl FirstLooks {
         self.parts(tables.collect(), true)
     }
 
-    /// A scan does not use filters.
+    /// A scan does not use filters. An `end` without bytes is the end of all keys.
     fn of_scan(&self, first: &[u8], end: &[u8]) -> Parts {
         let tables = self.begins(first);
         let tables = tables.filter(|table| end.is_empty() || !table.begins_behind(end));
         self.parts(tables.collect(), false)
     }
 
-    /// Blocks have the room that is left.
+    /// Blocks have the room that is left, and other tables what is left after that.
     fn parts(&self, tables: Vec<&Table>, with_filters: bool) -> Parts {
         let (mut before, mut room) = (Vec::new(), self.room);
         for table in &tables {
@@ -175,6 +199,16 @@ impl FirstLooks {
                 beside.push((table.id, CacheTarget::data::<&[u8], _>(..)));
             }
         }
+        if !self.begun.swap(true, Ordering::Relaxed) {
+            for table in self.places.iter().flatten().take(AT_FIRST) {
+                if table.index.is_wanted(&mut room) {
+                    beside.push((table.id, CacheTarget::Index));
+                }
+                if table.filter.is_wanted(&mut room) {
+                    beside.push((table.id, CacheTarget::Filters));
+                }
+            }
+        }
         Parts { before, beside }
     }
 
@@ -188,14 +222,14 @@ impl FirstLooks {
 }
 
 impl Parts {
-    async fn read_with<T>(self, reader: &DbReader, look_up: impl Future<Output = T>) -> T {
+    async fn read_with<T>(self, reader: &Tables, look_up: impl Future<Output = T>) -> T {
         read(reader, self.before).await;
         let (found, ()) = join(look_up, read(reader, self.beside)).await;
         found
     }
 }
 
-async fn read(reader: &DbReader, parts: Vec<(SsTableId, CacheTarget)>) {
+async fn read(reader: &Tables, parts: Vec<(SsTableId, CacheTarget)>) {
     if parts.is_empty() {
         return;
     }
@@ -240,6 +274,7 @@ mod tests {
                 Vec::new(),
             ],
             room,
+            begun: AtomicBool::new(true),
         }
     }
 
@@ -328,6 +363,7 @@ mod tests {
                 vec![table(3, None)],
             ],
             room: 140,
+            begun: AtomicBool::new(true),
         };
         let blocks = |number| [(id(number), CacheTarget::data::<&[u8], _>(..))];
         let first = looks.of_scan(b"", b"");
@@ -339,5 +375,20 @@ mod tests {
         };
         assert_eq!(looks.of_scan(b"", b""), second);
         assert_eq!(looks.of_scan(b"", b""), parts(&[], &[]));
+    }
+
+    #[test]
+    fn beside_the_first_look_up_of_all_other_tables_are_read() {
+        let looks = FirstLooks {
+            begun: AtomicBool::new(false),
+            ..looks(64)
+        };
+        let both = [CacheTarget::Index, CacheTarget::Filters];
+        let first = looks.of_key(b"e");
+        assert_eq!(first.before, parts(&[1, 2], &both).before);
+        // The room has 4 bytes left then: the third of them would need 10.
+        assert_eq!(first.beside, parts(&[3, 4], &both).before);
+        assert_eq!(looks.of_key(b"e"), parts(&[], &[]));
+        assert_eq!(looks.of_key(b"m"), parts(&[5], &both));
     }
 }

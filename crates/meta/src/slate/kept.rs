@@ -19,9 +19,6 @@ use super::reader::SlateReader;
 use super::within;
 use crate::error::StoreError;
 
-/// The part of the cache that one first look may take, as a divisor.
-const FIRST_LOOK_PART: u64 = 4;
-
 /// A checkpoint that SlateDB writes with the same manifest as a batch. It survives a commit that did not end in time.
 pub(super) struct Keeping {
     name: String,
@@ -70,7 +67,7 @@ impl Kept {
         cache: Option<&OpenCache>,
     ) -> Kept {
         Kept {
-            room: cache.map_or(0, OpenCache::limit_bytes) / FIRST_LOOK_PART,
+            room: cache.map_or(0, OpenCache::first_look_bytes),
             ..Kept::new(store, path, timeout, cache.map(OpenCache::shared))
         }
     }

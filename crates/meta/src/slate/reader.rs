@@ -43,7 +43,7 @@ pub struct SlateReader {
     pub(super) timeout: Duration,
     pin: Option<Pin>,
     /// For readers that someone waits for.
-    first_looks: Option<FirstLooks>,
+    first_looks: FirstLooks,
 }
 
 impl SlateReader {
@@ -101,7 +101,7 @@ impl SlateReader {
             path,
             timeout,
             pin: None,
-            first_looks: None,
+            first_looks: FirstLooks::none(),
         })
     }
 
@@ -110,7 +110,7 @@ impl SlateReader {
     pub(super) fn with_first_looks(self, room: u64) -> SlateReader {
         let first_looks = FirstLooks::new(&self.reader.manifest(), room);
         SlateReader {
-            first_looks: Some(first_looks),
+            first_looks,
             ..self
         }
     }
@@ -164,7 +164,7 @@ impl SlateReader {
         // An opening looks for the state of the volume, which each commit writes. Index and filter at the same time save a round
         // trip, and the opening for writing asks for the same parts.
         let newest = FirstLooks::in_the_newest(&reader.reader.manifest(), INDEX_CACHE_BYTES);
-        reader.first_looks = Some(newest);
+        reader.first_looks = newest;
         Ok(Some((reader, seen)))
     }
 
@@ -201,7 +201,7 @@ impl SlateReader {
                 path,
                 timeout,
                 pin: Some(pin),
-                first_looks: None,
+                first_looks: FirstLooks::none(),
             }),
             Err(error) => {
                 pin.release().await;
@@ -271,15 +271,7 @@ impl SlateReader {
             }
             Ok(found)
         };
-        let scan = || async {
-            match &self.first_looks {
-                Some(looks) => {
-                    let range = (&range.start[..], &range.end[..]);
-                    looks.with_scan(&self.reader, range, scan()).await
-                }
-                None => scan().await,
-            }
-        };
+        let scan = || self.first_looks.with_scan(&self.reader, range, scan());
         read_again(self.timeout, scan).await
     }
 }
@@ -316,12 +308,9 @@ async fn has_no_manifest(store: &dyn ObjectStore, path: &Path, timeout: Duration
 #[async_trait]
 impl MetaStore for SlateReader {
     async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        let get = || async {
+        let get = || {
             let get = self.reader.get(key);
-            match &self.first_looks {
-                Some(looks) => looks.with_key(&self.reader, key, get).await,
-                None => get.await,
-            }
+            self.first_looks.with_key(&self.reader, key, get)
         };
         read_again(self.timeout, get).await
     }

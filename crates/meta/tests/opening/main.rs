@@ -115,7 +115,8 @@ async fn a_sealed_volume_is_asked_for_as_little() {
     let sealing = new_sealing();
     let sealing = || Some(sealing.clone());
     let bucket = Bucket::new();
-    for (before, value) in [("", "first"), ("first", "second"), ("second", "third")] {
+    let values = [("", "first"), ("first", "second"), ("second", "third")];
+    for (tables, (before, value)) in values.into_iter().enumerate() {
         let seen = match before {
             "" => None,
             before => {
@@ -129,7 +130,16 @@ async fn a_sealed_volume_is_asked_for_as_little() {
         let store = open_with(&bucket, sealing(), seen).await.unwrap();
         if let Some(newest) = newest {
             assert_eq!(latest(&store).await, before);
-            assert_eq!(bucket.take(), fence_and_look(newest + 1));
+            let mut asked = bucket.take();
+            let others = asked.split_off(3);
+            assert_eq!(asked, fence_and_look(newest + 1));
+            // Beside the first look-up, index and filter of the tables that `look_with` has not read.
+            assert!(
+                others
+                    .iter()
+                    .all(|one| one.starts_with("GET meta/compacted/"))
+            );
+            assert_eq!(others.len(), 2 * (tables - 1));
         }
         store.commit(&batch(value)).await.unwrap();
         store.close().await.unwrap();

@@ -218,3 +218,19 @@ async fn the_reader_of_an_opening_takes_two_round_trips_to_a_key_that_each_commi
     };
     assert_eq!(bucket.round_trips(look).await.1, 2);
 }
+
+/// Indexes and filters of all tables, and then the block.
+#[tokio::test]
+async fn a_first_look_into_the_open_store_takes_two_round_trips_and_later_ones_need_a_block() {
+    let bucket = TestBucket::default();
+    keep_tables(&bucket, &[1000, 1000, 1000]).await;
+    let store = open(&bucket, settings()).await.unwrap();
+    settle(&bucket).await;
+    for (table, expected) in [(1, 2), (0, 1), (2, 1)] {
+        let key = key(table, 500);
+        let (found, trips) = bucket.round_trips(store.get(&key)).await;
+        assert!(found.unwrap().is_some());
+        assert_eq!(trips, expected, "table {table}");
+    }
+    store.close().await.unwrap();
+}
