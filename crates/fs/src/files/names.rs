@@ -149,7 +149,7 @@ impl Files {
     }
 
     pub(crate) async fn lookup(
-        &self,
+        self: &Arc<Self>,
         caller: &Credentials,
         directory: Inode,
         name: &[u8],
@@ -173,7 +173,14 @@ impl Files {
         // A name may be removed between the two looks: look again, it may be another object's by now.
         for _ in 0..8 {
             let entry = self.entry(&directory, name).await?.ok_or(Error::NotFound)?;
-            match self.state.node(entry.inode).await {
+            let node = match self.state.nodes.peek(entry.inode) {
+                Some(node) => Ok(node),
+                None => {
+                    self.look_up_first_block(&entry);
+                    self.state.node(entry.inode).await
+                }
+            };
+            match node {
                 Ok(node) => {
                     if let Ok(state) = node.lock_live() {
                         node.seen(directory.inode, entry.cookie);

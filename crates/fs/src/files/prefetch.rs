@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use forebay_cache::FileBlocks;
+use forebay_meta::record::{Kind, NameRecord};
 use forebay_object::{Cause, caused};
 use forebay_types::{BlockIndex, ByteRange, Inode, to_usize};
 
@@ -68,6 +69,23 @@ impl Files {
                     _ => break,
                 }
             }
+            drop(permit);
+        });
+    }
+
+    /// Loads the map of a file's first block beside its attributes, which are not in memory, unless enough other look-ups are in
+    /// progress. A client that looks a file up mostly reads it next; the map then takes no round trip of its own.
+    pub(crate) fn look_up_first_block(self: &Arc<Self>, name: &NameRecord) {
+        if name.kind != Kind::Regular {
+            return;
+        }
+        let Some(permit) = self.packs.look_up_permit() else {
+            return;
+        };
+        let (files, inode) = (self.clone(), name.inode);
+        tokio::spawn(async move {
+            // A reader reports a failure.
+            let _ = files.state.catalog.block_map(inode, BlockIndex(0)).await;
             drop(permit);
         });
     }
