@@ -23,6 +23,9 @@ use crate::state::{FetchPlan, Node, NodeState, by_block};
 /// How often a read plans its fetches again because the file changed meanwhile, before it makes the client try again.
 const FETCH_ROUNDS: usize = 16;
 
+/// In how many of these rounds bytes that come are kept in memory.
+const KEEPING_ROUNDS: usize = 4;
+
 /// A read that waits for the bucket: meanwhile its stream has a reader, however many other reads there are.
 struct Waiting<'a> {
     node: &'a Node,
@@ -70,7 +73,7 @@ impl Files {
         place: Place,
     ) -> Result<ReadReply> {
         let node = self.state.node(inode).await?;
-        for _ in 0..FETCH_ROUNDS {
+        for round in 0..FETCH_ROUNDS {
             let waiting;
             let (mut reply, missing, spilled, plan) = {
                 let mut state = place.lock(&node, caller)?;
@@ -93,6 +96,10 @@ impl Files {
                 let blocks = &mut state.blocks;
                 blocks.read(wanted.start, &mut data, &mut missing, &mut spilled);
                 let plan = FetchPlan::new(state, &missing);
+                let plan = match round {
+                    ..KEEPING_ROUNDS => plan,
+                    _ => plan.keeping_nothing(),
+                };
                 waiting = stream.map(|stream| Waiting::new(&node, state, stream));
                 (
                     Reply {
@@ -354,9 +361,10 @@ impl Files {
         let needs = frame.needs();
         let found = match spare {
             Some(_) => None,
+            None if !plan.keeps => None,
             None => self.state.memory.try_lease(needs),
         };
-        let room = spare.is_some() || found.is_some() || needs == 0;
+        let room = spare.is_some() || (plan.keeps && (found.is_some() || needs == 0));
         let mut state = node.lock();
         if !state.blocks.is_current(plan.token, whole(block)) {
             return Ok(false);

@@ -16,6 +16,8 @@ pub(crate) struct FetchPlan {
     pub(crate) truncated: TruncatedBlocks,
     /// The blocks that were uploaded eagerly: the published block maps are not valid for them.
     pub(crate) early: Vec<(BlockIndex, BlockMap)>,
+    /// Whether bytes that come are kept in memory, if there is room.
+    pub(crate) keeps: bool,
 }
 
 impl FetchPlan {
@@ -37,6 +39,16 @@ impl FetchPlan {
             published_end: state.published_end(),
             truncated: state.record.truncated.clone(),
             early,
+            keeps: true,
+        }
+    }
+
+    /// The same, and bytes that come are not kept. Where memory is full, the first ones leave it again when the next need room. If
+    /// their block has bytes in the log alone, that ends the plan, and with the next plan it would be the same.
+    pub(crate) fn keeping_nothing(self) -> FetchPlan {
+        FetchPlan {
+            keeps: false,
+            ..self
         }
     }
 }
