@@ -24,8 +24,10 @@ use crate::key::KeyRange;
 /// Requests at the same time: enough for all places to look for a key, two for each, unless merges are far behind.
 const AT_ONCE: usize = 128;
 
-/// Of how many tables, beginning with the newest, index and filter are read beside the first look-up of all.
+/// Of how many tables, beginning with the newest, index and filter are read beside the first look-up of all, and most bytes of
+/// them: the look-up waits for them.
 const AT_FIRST: usize = 64;
+const AT_FIRST_BYTES: u64 = 2 << 20;
 
 /// A table with at most these bytes of blocks is small. One GET reads them all, in about the time of one for a single block.
 const SMALL: u64 = 256 << 10;
@@ -200,6 +202,7 @@ impl FirstLooks {
             }
         }
         if !self.begun.swap(true, Ordering::Relaxed) {
+            room = room.min(AT_FIRST_BYTES);
             for table in self.places.iter().flatten().take(AT_FIRST) {
                 if table.index.is_wanted(&mut room) {
                     beside.push((table.id, CacheTarget::Index));
